@@ -186,13 +186,13 @@ def test_cells_of_a_large_table_are_not_kept(sampled, monkeypatch, good, tmp_pat
     sampled(400)
     monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
-    kept, begin_model = [], runs.InMemoryRun._begin_model
+    kept, grow_trees = [], runs.grow_trees
 
-    def watched(self, *arguments):
-        kept.append(len(self._cells.blocks))
-        begin_model(self, *arguments)
+    def watched(run):
+        kept.append(len(run.cells.blocks))
+        grow_trees(run)
 
-    monkeypatch.setattr(runs.InMemoryRun, "_begin_model", watched)
+    monkeypatch.setattr(runs, "grow_trees", watched)
     good(
         "fit",
         "t.parquet",

@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 import pril.dask
 from pril.dask.client import connected
 from pril.errors import InputError
-from pril.tables.cells import to_batch
+from pril.tables.arrow import to_batch
 from pril.tables.cluster import cluster_run
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning

@@ -17,9 +17,8 @@ from msgspec.structs import asdict, replace
 
 import pril
 from pril.errors import InputError, RowError
-from pril.tables.csv_style import GROUPS, CsvStyle, Transcoded
 from pril.tables.opening import open_table
-from pril.tables.text import csv_blocks
+from pril.tables.text import GROUPS, CsvStyle, Transcoded, csv_blocks
 
 STYLES = [
     CsvStyle(decimal=decimal, thousands=thousands)

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pril import PRIL, load, save
 from pril.errors import RowError
-from pril.tables.cells import read_words, to_batch
+from pril.tables.arrow import read_words, to_batch
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.label_columns import read_labels
 from tables import make_rows

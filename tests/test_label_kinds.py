@@ -153,7 +153,7 @@ def test_ranges_are_those_of_from_strings(good, tmp_path, suffix, words):
         max_size=40,
     ),
     st.sampled_from([0.0, 0.1, 0.25, 0.4, 0.5]),
-    st.sampled_from([None, ("1", "2", "3", "4", "5")]),
+    st.sampled_from([None, (1, 2, 3, 4, 5)]),
 )
 def test_any_votes_in_any_blocks(votes, trim, classes):
     """Labels read block by block are those of `from_votes` on the whole."""

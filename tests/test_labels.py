@@ -872,6 +872,15 @@ def test_a_block_without_labels_says_nothing_about_their_type():
     assert whole.tolist() == [1, 2, 3]
 
 
+def test_missing_words_beside_numbers_are_missing_labels():
+    silent = pd.Series([None, None], dtype="string")
+    model = fitted_to(np.array([1, 2]), silent)
+    assert model.order_.tolist() == [1, 2]
+    assert model.t_ == 2  # a row without a label is no round
+    ends = pd.DataFrame({"lo": [1, 2], "hi": silent})
+    assert ranking.read(ends).row(1) == (2, None)
+
+
 def test_blocks_of_words_and_of_numbers_are_refused():
     words = pd.Categorical(["low", "high"] * 3, ["low", "high"], ordered=True)
     for blocks in ((words, np.array([1, 2])), (np.array([1, 2]), words)):

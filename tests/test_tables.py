@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from pril.errors import ClassOrderWarning, RowError
 from pril.tables import files, text
-from pril.tables.cells import read_numbers, read_words
+from pril.tables.arrow import read_numbers, read_words
 from pril.tables.files import Table, TableError, in_blocks, read_ahead
-from pril.tables.formats import FORMATS
 from pril.tables.opening import open_table
 from pril.tables.writing import TableWriter
 from tables import make_rows, write
@@ -477,7 +476,7 @@ def test_many_partitions_are_found_without_searching(tmp_path):
         (tmp_path / f"k={k}").mkdir()
         (tmp_path / f"k={k}" / "a.csv").write_text(f"a\n{k}\n")
         files.append(Counted(tmp_path / f"k={k}" / "a.csv"))
-    table = Table(files, "t", FORMATS["csv"]).stamped().find_columns(tmp_path)
+    table = Table(files, "t", "csv").stamped().find_columns(tmp_path)
     compared.clear()
     [(_, block)] = table.blocks(["a", "k"])
     assert block.column("a") == block.column("k")

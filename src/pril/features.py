@@ -18,15 +18,9 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
+from pril.core import scikit
 from pril.core.arrays import Array
 from pril.core.rows import check_cells
-from pril.core.scikit import (
-    Interval,
-    StrOptions,
-    check_feature_names_in,
-    fit_context,
-    validate_data,
-)
 
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
 
@@ -39,7 +33,7 @@ class _FeatureMap(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, *, reset: bool) -> Any:
         check_cells(X)
-        return validate_data(
+        return scikit.validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32)
         )
 
@@ -91,9 +85,9 @@ class PolynomialMap(_FeatureMap):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "degree": [Interval(Integral, 1, None, closed="left")],
-        "gamma": [Interval(Real, 0, None, closed="neither"), None],
-        "coef0": [Interval(Real, 0, None, closed="left")],
+        "degree": [scikit.Interval(Integral, 1, None, closed="left")],
+        "gamma": [scikit.Interval(Real, 0, None, closed="neither"), None],
+        "coef0": [scikit.Interval(Real, 0, None, closed="left")],
     }
 
     def __init__(self, degree: int = 2, *, gamma: float | None = None, coef0: float = 1) -> None:
@@ -101,7 +95,7 @@ class PolynomialMap(_FeatureMap):
         self.gamma = gamma
         self.coef0 = coef0
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @scikit.fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the number of features.
 
@@ -236,9 +230,9 @@ class LandmarkFeatures(_FeatureMap):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
-        "kernel": [StrOptions(set(PAIRWISE_KERNEL_FUNCTIONS))],
-        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "n_landmarks": [scikit.Interval(Integral, 1, None, closed="left")],
+        "kernel": [scikit.StrOptions(set(PAIRWISE_KERNEL_FUNCTIONS))],
+        "gamma": [scikit.Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
     }
 
@@ -255,7 +249,7 @@ class LandmarkFeatures(_FeatureMap):
         self.gamma = gamma
         self.random_state = random_state
 
-    @fit_context(prefer_skip_nested_validation=True)
+    @scikit.fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the landmarks, and learn how to centre and scale the similarities.
 
@@ -372,6 +366,6 @@ class LandmarkFeatures(_FeatureMap):
             One for each column of what `transform` returns.
         """
         check_is_fitted(self)
-        names = check_feature_names_in(self, input_features)
+        names = scikit.check_feature_names_in(self, input_features)
         landmarks = [f"landmark{k}" for k in range(len(self.offset_))]
         return np.array([*names, *landmarks], dtype=object)

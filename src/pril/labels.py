@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
-from pril.core.arrays import Array
+from pril.core.arrays import Array, Ranks
 from pril.core.resampling import Bootstrap
-from pril.core.spellings import Scale
-from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ranks = NDArray[np.int64]
 
 STREAM = 1  # makes the draws of `make_intervals` independent of those of learners
 
@@ -171,9 +164,9 @@ def to_ranks(
     return _exact(ranks, labels, "exact=True wants one class")
 
 
-def _check_share(name: str, share: Any, wanted: str, test: Callable[[Any], bool]) -> None:
-    if not isinstance(share, Real) or not test(share):
-        raise InputError(f"{name} must be {wanted}, got {share!r}")
+def _check_share(name: str, share: Any, most: float) -> None:
+    if not isinstance(share, Real) or not 0.0 <= float(share) <= most:
+        raise InputError(f"{name} must be between 0 and {most}, got {share!r}")
 
 
 def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
@@ -218,10 +211,9 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     array([[4, 4],
            [2, 4]])
     """
-    wanted = f"between 0 and {MOST_TRIMMED}"
-    _check_share("trim", trim, wanted, lambda share: 0.0 <= share <= MOST_TRIMMED)
+    _check_share("trim", trim, ranking.MOST_TRIMMED)
     order, ranks = _ranked_votes(votes, classes)
-    return _spell(between_votes(ranks, len(order), trim), order)
+    return _spell(ranking.between_votes(ranks, len(order), trim), order)
 
 
 def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
@@ -230,7 +222,7 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
     order = ranking.find_classes(table, classes, name="votes")
-    return order, rank_votes(table, order)
+    return order, ranking.rank_votes(table, order)
 
 
 def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
@@ -407,28 +399,15 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     """
     if edges is None:
         raise InputTypeError("from_bounds needs edges=, the cut points between the bins")
-    cuts = _cut_points(edges)
+    cuts = cut_points(edges)
     low, high, holds_upper = _bounds(lower, upper)
     if low.shape != high.shape:
         raise InputError(f"lower has {len(low)} values, upper has {len(high)}")
-    silent = np.isnan(low) & np.isnan(high)
-    low = np.where(np.isnan(low), -np.inf, low)
-    high = np.where(np.isnan(high), np.inf, high)
-    backwards = low > high
-    if backwards.any():
-        t = int(np.argmax(backwards))
-        raise RowError(
-            "lower", t, f"{ranking.plain(low[t])!r} is above upper, {ranking.plain(high[t])!r}"
-        )
-    first = np.searchsorted(cuts, low, side="right")
-    last = np.searchsorted(cuts, high, side="left")
-    last = np.where(holds_upper, np.searchsorted(cuts, high, side="right"), last)
-    bins = np.column_stack([first, np.maximum(first, last)])
-    bins[silent] = ranking.NO_LABEL
+    bins = ranking.rank_bounds(low, high, cuts, holds_upper)
     return _spell(bins, np.arange(len(cuts) + 1))
 
 
-def _cut_points(edges: Any) -> Array:
+def cut_points(edges: Any) -> Array:
     """Return edges as floats, without infinite ones; refuse edges that do not ascend."""
     cuts = _numbers(edges, "edges")
     if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
@@ -544,13 +523,13 @@ def from_brackets(
     >>> from_brackets(rent, decimal=",", thousands=".").tolist()
     [[0, 0], [1, 1], [2, 2]]
     """
-    cuts = None if edges is None else _cut_points(edges).tolist()
+    cuts = None if edges is None else cut_points(edges).tolist()
     spelling = brackets.Spelling(decimal, thousands)
     cells, column = _brackets(text, missing, spelling, cuts or ())
-    cuts = column.edges() if cuts is None else cuts
+    cuts = column.ends.edges() if cuts is None else cuts
     if not cuts:
         raise InputError("text has only one bracket, so there is nothing to learn; pass edges")
-    classes = {cell: found or ranking.NO_LABEL for cell, found in column.classes(cuts).items()}
+    classes = column.classes(cuts)
     ranks = np.array([classes[cell] for cell in cells], dtype=np.int64).reshape(-1, 2)
     return _spell(ranks, np.arange(len(cuts) + 1))
 
@@ -582,7 +561,8 @@ def find_edges(
     >>> find_edges(["0-17", "18-64", "65+"])
     array([18., 65.])
     """
-    return np.array(_brackets(text, missing, brackets.Spelling(decimal, thousands))[1].edges())
+    _, column = _brackets(text, missing, brackets.Spelling(decimal, thousands))
+    return np.array(column.ends.edges())
 
 
 def bracket_names(edges: Any) -> list[str]:
@@ -681,7 +661,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     """
     order = ranking.check_classes(classes)
     texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
-    return _spell(Scale(order).intervals(texts), order)
+    return _spell(ranking.Scale(order).intervals(texts), order)
 
 
 def make_intervals(
@@ -727,7 +707,7 @@ def make_intervals(
     """
     if kind not in (1, 2):
         raise InputError(f"kind must be 1 or 2, got {kind!r}")
-    _check_share("fraction", fraction, "between 0 and 1", lambda share: 0.0 <= share <= 1.0)
+    _check_share("fraction", fraction, 1)
     labels = ranking.read(y, columns=(1,))
     order = ranking.find_classes(labels, classes)
     ranks = ranking.to_intervals(labels, order)

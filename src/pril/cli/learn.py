@@ -195,7 +195,7 @@ def demo(
 
     Example: pril demo
     """
-    from pril.tables.demo_data import write_flats
+    from pril.tables.writing import write_flats
 
     table, new, rated, picture = write_flats(folder)
     ends = ("--lower", "low", "--upper", "high")

@@ -25,11 +25,11 @@ from pril.errors import InputError
 if TYPE_CHECKING:
     from pril.core.brackets import Spelling
     from pril.tables.checkpoints import Checkpoint
-    from pril.tables.csv_style import CsvStyle
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
     from pril.tables.task import Task
+    from pril.tables.text import CsvStyle
 
 
 Format = Literal["csv", "tsv", "parquet", "jsonl"]
@@ -209,7 +209,7 @@ class CsvOptions:
         """Return how CSV is written: as the options say, or else as a model knows it."""
         from msgspec import structs
 
-        from pril.tables.csv_style import USUAL_CSV
+        from pril.tables.text import USUAL_CSV
 
         known = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
         try:

@@ -29,6 +29,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from pril.core.label_values import NO_LABEL
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
@@ -413,6 +414,8 @@ class Brackets:
         What each text means.
     spelling : Spelling
         How the column is written.
+    ends : Ends
+        Where one bracket ends and another begins.
     """
 
     def __init__(
@@ -439,8 +442,8 @@ class Brackets:
             unit = next((found.unit for found in self.read.values()), "")
             spelling = replace(spelling, unit=unit, shares=self._magnitudes_are_shared())
         self._refuse(cuts, spelling, is_alone=is_known)
-        self._ends = Ends(self.read, cuts, self._conflict)
-        self.spelling = spelling if is_known else replace(spelling, step=self._ends.step)
+        self.ends = Ends(self.read, cuts, self._conflict)
+        self.spelling = spelling if is_known else replace(spelling, step=self.ends.step)
 
     def _magnitudes_are_shared(self) -> bool:
         """Tell whether 1-5k is 1k to 5k, because another text begins or ends at 1k.
@@ -490,15 +493,11 @@ class Brackets:
     def _conflict(self, text: Cell, reason: str) -> RowError:
         return RowError(self.name, self.rows[text], f"{shown(text)} {reason}", hint="edges")
 
-    def edges(self) -> list[float]:
-        """Return the numbers at which one bracket ends and another begins."""
-        return self._ends.edges()
-
-    def classes(self, edges: Sequence[float]) -> dict[Any, tuple[int, int] | None]:
-        """Return the lowest and the highest class of each text, None where it is no answer."""
+    def classes(self, edges: Sequence[float]) -> dict[Any, tuple[int, int]]:
+        """Return the lowest and the highest class of each text; NO_LABEL if it is no answer."""
         step = self.spelling.step
         known = {text: covered(found, edges, step) for text, found in self.read.items()}
-        return {text: known.get(text) for text in self.rows}
+        return {text: known.get(text, NO_LABEL) for text in self.rows}
 
 
 # --- Where brackets end --------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -70,9 +70,13 @@ class Labels(NamedTuple):
             return None
         return plain(value.astype(self.dtype) if np.isfinite(value) else value)
 
+    def cells(self, t: int) -> tuple[Any, ...]:
+        """Return the values of one row as the user wrote them."""
+        return tuple(self.cell(t, column) for column in range(self.values.shape[1]))
+
     def row(self, t: int) -> Any:
         """Return one row as the user wrote it."""
-        cells = tuple(self.cell(t, column) for column in range(self.values.shape[1]))
+        cells = self.cells(t)
         return cells[0] if len(cells) == 1 else cells
 
     def declared_codes(self) -> dict[Any, int]:
@@ -146,15 +150,10 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
             + (" or have two columns, the lower and the upper end" if 2 in columns else "")
             + f", got an array of shape {np.shape(y)} instead{hint}"
         )
-    if (
-        values.dtype.kind == "f"
-        and 2 in columns
-        and values.shape[1] == 2
-        and np.isinf(values).any()
-    ):
+    has_ends = 2 in columns and values.shape[1] == 2
+    if has_ends and values.dtype.kind == "f" and np.isinf(values).any():
         # -inf as a lower end and inf as an upper one are open ends.
-        open_ends = values == (-np.inf, np.inf)
-        values = np.where(open_ends, np.nan, values)
+        values = np.where(values == (-np.inf, np.inf), np.nan, values)
     return labels._replace(values=values)
 
 
@@ -340,34 +339,49 @@ def is_missing(value: Any) -> bool:
 
 def join(parts: list[Labels], name: str) -> Labels:
     """Put the columns of a DataFrame side by side."""
-    worded = [part for part in parts if part.vocabulary is not None]
-    if not worded:
-        dtype = np.result_type(*(part.dtype for part in parts)) if parts else np.dtype(float)
-        values = np.column_stack([part.values for part in parts]) if parts else np.empty((0, 0))
-        return Labels(values, dtype)
-    if any(part.vocabulary is None and not part.missing().all() for part in parts):
+    if not parts:
+        return Labels(np.empty((0, 0)), np.dtype(float))
+    if len({part.vocabulary is None for part in (_leading(parts), *_speaking(parts))}) > 1:
         raise InputTypeError(
             f"{name} has a column of numbers beside a column of strings or categories"
         )
-    # Prefer a Categorical's categories; columns that are all missing have none.
-    declared = [part for part in worded if part.declared]
-    first = (declared or worded)[0]
-    codes = first.declared_codes()
-    for part in declared:
-        if part.declared_codes() != codes:
-            raise InputError(
-                f"the Categorical columns of {name} must have the same categories, got "
-                f"{' and '.join(named(part.vocabulary) for part in declared)}"
-            )
-    n_declared = len(codes)
-    columns = [part.recoded(codes) for part in parts]
-    if declared and len(codes) > n_declared:
-        stranger = list(codes)[n_declared]
+    categories = [list(part.declared_codes()) for part in parts if part.declared]
+    if any(own != categories[0] for own in categories):
         raise InputError(
-            f"{name}: {stranger!r} is not one of the categories {named(first.vocabulary)}"
+            f"the Categorical columns of {name} must have the same categories, got "
+            f"{' and '.join(map(named, categories))}"
         )
+    joined = _put(parts, np.column_stack)
+    strangers = [word for word in joined.declared_codes() if word not in categories[0]]
+    if strangers:
+        raise InputError(
+            f"{name}: {strangers[0]!r} is not one of the categories {named(categories[0])}"
+        )
+    return joined
+
+
+def _speaking(tables: Sequence[Labels]) -> Sequence[Labels]:
+    """Return the tables that are not all missing; all, if all are."""
+    return [table for table in tables if not table.missing().all()] or tables
+
+
+def _leading(tables: Sequence[Labels]) -> Labels:
+    """Return the labels whose kind all must have: a Categorical, or any that are not missing."""
+    return next((table for table in tables if table.declared), _speaking(tables)[0])
+
+
+def _put(tables: Sequence[Labels], together: Callable[..., Array]) -> Labels:
+    """Return tables put together, with the words of all, those of a Categorical first."""
+    first = _leading(tables)
+    if first.vocabulary is None:
+        # Words beside numbers are all missing.
+        values = [t.values if t.vocabulary is None else np.nan * t.values for t in tables]
+        dtype = np.result_type(*(table.dtype for table in _speaking(tables)))
+        return first._replace(values=together(values), dtype=dtype)
+    codes = first.declared_codes()
+    values = [table.recoded(codes) for table in tables]
     vocabulary = np.array(list(codes), dtype=first.dtype)
-    return first._replace(values=np.column_stack(columns), vocabulary=vocabulary)
+    return first._replace(values=together(values), vocabulary=vocabulary)
 
 
 def distinct(labels: Labels) -> Labels:
@@ -389,29 +403,18 @@ def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
             raise InputError(
                 f"{name} must have as many columns in every block, got {widths[0]} and {width}"
             )
-    # Prefer a Categorical's categories; ignore tables that are all missing.
-    speaking = [table for table in tables if not table.missing().all()]
-    first = next((table for table in tables if table.declared), (speaking or tables)[0])
-    places = tuple(place for table in tables for place in table.places)
-    codes = first.declared_codes()
-    for table in speaking:
+    first = _leading(tables)
+    for table in _speaking(tables):
         if (table.vocabulary is None) != (first.vocabulary is None):
             raise _mixed(first, table, name)
-    for table in tables:
-        if table.vocabulary is None or not (table.declared or first.declared):
-            continue
-        if table.vocabulary.tolist() != list(codes):
+    for words in (table.vocabulary for table in tables if first.declared):
+        if words is not None and words.tolist() != list(first.declared_codes()):
             raise InputError(
                 f"{name} must be a Categorical of the same categories in every block, got "
-                f"{named(codes)} and {named(table.vocabulary)}"
+                f"{named(first.vocabulary)} and {named(words)}"
             )
-    if first.vocabulary is None:
-        values = np.concatenate([table.values for table in tables])
-        dtype = np.result_type(*(table.dtype for table in speaking or tables))
-        return first._replace(values=values, dtype=dtype, block=None, places=places)
-    values = np.concatenate([table.recoded(codes) for table in tables])
-    vocabulary = np.array(list(codes), dtype=first.dtype)
-    return first._replace(values=values, vocabulary=vocabulary, block=None, places=places)
+    places = tuple(place for table in tables for place in table.places)
+    return _put(tables, np.concatenate)._replace(block=None, places=places)
 
 
 def _mixed(one: Labels, other: Labels, name: str) -> TypeError:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pril.core.arrays import Array
+from pril.core.arrays import Array, Ranks
 from pril.core.label_values import NO_LABEL as NO_LABEL
 from pril.core.label_values import Labels as Labels
 from pril.core.label_values import distinct as distinct
@@ -28,15 +30,10 @@ from pril.core.label_values import named as named
 from pril.core.label_values import plain as plain
 from pril.core.label_values import read as read
 from pril.core.label_values import stack as stack
-from pril.core.spellings import ranges_among
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ranks = NDArray[np.int64]
-
 UNKNOWN = -2  # the rank of a value that is not among the classes
+MOST_TRIMMED = 0.5  # share of the votes that may be left out at each end
 
 
 # --- Order and ranks -----------------------------------------------------------------------------
@@ -96,9 +93,9 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
 def _refuse_fractions(tables: tuple[Labels, ...], name: str) -> None:
     """Refuse the first label that is not a whole number."""
     for table, argument in zip(tables, (name, "y_pred"), strict=False):
-        fractions = np.flatnonzero((table.values % 1 > 0).any(axis=1))
-        if fractions.size:
-            t = int(fractions[0])
+        is_fraction = (table.values % 1 > 0).any(axis=1)
+        if is_fraction.any():
+            t = int(np.argmax(is_fraction))
             reason = f"Unknown label type: continuous. {table.row(t)!r} is not a whole number"
             raise RowError(argument, t, reason, table.place(t), hint="classes")
 
@@ -110,8 +107,7 @@ def _refuse_texts(tables: tuple[Labels, ...], ranges: set[str], name: str) -> No
         found = np.array([*(word in ranges for word in words), False])[table.values].any(axis=1)
         if found.any():
             t = int(np.argmax(found))
-            cells = (table.cell(t, column) for column in range(table.values.shape[1]))
-            text = next(cell for cell in cells if cell in ranges)
+            text = next(cell for cell in table.cells(t) if cell in ranges)
             reason = f"{shown(text)} reads as a range, not as a class"
             raise RowError(argument, t, reason, table.place(t), hint="ranges")
 
@@ -136,8 +132,7 @@ def _check_apart(labels: Labels, ranges: Array, name: str) -> None:
     """Refuse ranges of numbers, ascending, that overlap: they are not the classes."""
     for lower, upper in pairwise(ranges):
         if lower.overlaps(upper):
-            rows = range(len(labels.values))
-            t = next(t for t in rows if upper in (labels.cell(t, 0), labels.cell(t, -1)))
+            t = next(t for t in range(len(labels.values)) if upper in labels.cells(t))
             reason = f"{shown(upper)} overlaps {shown(lower)}"
             raise RowError(name, t, reason, labels.place(t), hint="bounds")
 
@@ -160,6 +155,11 @@ def to_intervals(
     then `UNKNOWN`.
     """
     ranks = _rank(labels, classes)
+    if labels.may_be_missing():
+        missing = labels.missing()
+        if missing.any():
+            ranks = np.where(missing, (0, len(classes) - 1), ranks)
+    ranks = np.ascontiguousarray(ranks if ranks.shape[1] == 2 else np.repeat(ranks, 2, axis=1))
     _check_ranks(ranks, labels, classes, name=name, allow_unknown=allow_unknown)
     if labels.may_be_missing():
         ranks[~labels.labelled()] = NO_LABEL
@@ -172,7 +172,7 @@ def is_labelled(intervals: Ranks) -> NDArray[np.bool_]:
 
 
 def _rank(labels: Labels, classes: Array) -> Ranks:
-    """Return each row's lowest and highest rank, `UNKNOWN` for a value not among the classes."""
+    """Return the rank of each value, `UNKNOWN` where it is missing or not among the classes."""
     n_classes = len(classes)
     values = labels.values
     if labels.vocabulary is not None or classes.dtype.kind not in "biuf":
@@ -192,13 +192,7 @@ def _rank(labels: Labels, classes: Array) -> Ranks:
         order = np.argsort(classes)
         at = np.minimum(np.searchsorted(classes, values, sorter=order), n_classes - 1)
         ranks = np.where(classes[order[at]] == values, order[at], UNKNOWN)
-    if labels.may_be_missing():
-        missing = labels.missing()
-        if missing.any():
-            ranks = np.where(missing, (0, n_classes - 1), ranks)
-    if ranks.shape[1] == 1:
-        ranks = np.repeat(ranks, 2, axis=1)
-    return np.ascontiguousarray(ranks)
+    return ranks
 
 
 def _look_up(labels: Labels, classes: Array) -> Ranks:
@@ -356,3 +350,187 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
         )
         message = f"{name}, {labels.place(t)}: {reason}: pass classes= to name them all"
         warnings.warn(ClassOrderWarning(message, reason), stacklevel=3)
+
+
+def labels_of(intervals: Ranks, classes: Array) -> Labels:
+    """Return intervals of ranks as labels, both ends missing where there is no label."""
+    silent = ~is_labelled(intervals)[:, np.newaxis]
+    if classes.dtype.kind not in "biuf":
+        return Labels(np.where(silent, -1, intervals), classes.dtype, classes)
+    values = classes[np.where(silent, 0, intervals)]
+    return Labels(np.where(silent, np.nan, values) if silent.any() else values, classes.dtype)
+
+
+# --- Votes and bounds ----------------------------------------------------------------------------
+
+
+def rank_votes(
+    votes: Labels, classes: Array, *, name: str = "votes", raters: Sequence[str] = ()
+) -> Ranks:
+    """Return the rank of each vote: the number of classes where there is none.
+
+    A vote that is not one of the classes is refused; `raters` are the names of the columns.
+    """
+    ranks, missing = _rank(votes, classes), votes.missing()
+    unknown = (ranks == UNKNOWN) & ~missing
+    if unknown.any():
+        t, rater = divmod(int(np.argmax(unknown)), ranks.shape[1])
+        place = f"column {raters[rater]!r}: " if raters else ""
+        said = f"{shown(votes.cell(t, rater))} is not one of the classes {named(classes)}"
+        raise RowError(name, t, f"{place}{said}", votes.place(t))
+    return np.where(missing, len(classes), ranks)
+
+
+def between_votes(ranks: Ranks, n_classes: int, trim: float) -> Ranks:
+    """Return the interval of each row, from the lowest to the highest vote that is not left out."""
+    # Votes that were cast come first, in order; this many are left out at each end.
+    ranks = np.sort(ranks, axis=1)
+    n_votes = np.sum(ranks < n_classes, axis=1)
+    skipped = np.floor(trim * np.maximum(n_votes - 1, 0)).astype(np.int64)
+    rows = np.arange(len(ranks))
+    lower = ranks[rows, skipped]
+    upper = ranks[rows, np.maximum(n_votes - 1 - skipped, 0)]
+    intervals = np.column_stack([lower, upper])
+    intervals[n_votes == 0] = NO_LABEL
+    return intervals
+
+
+def rank_bounds(
+    low: Array, high: Array, cuts: Array, holds_upper: Any = False, *, name: str = "lower"
+) -> Ranks:
+    """Return the lowest and the highest bin between the cuts that each range of numbers overlaps.
+
+    A missing end is open. A range holds its lower end, and its upper end if `holds_upper` says so.
+    """
+    silent = np.isnan(low) & np.isnan(high)
+    low = np.where(np.isnan(low), -np.inf, low)
+    high = np.where(np.isnan(high), np.inf, high)
+    backwards = low > high
+    if backwards.any():
+        t = int(np.argmax(backwards))
+        raise RowError(name, t, f"{plain(low[t])!r} is above upper, {plain(high[t])!r}")
+    first = np.searchsorted(cuts, low, side="right")
+    last = np.searchsorted(cuts, high, side="left")
+    last = np.where(holds_upper, np.searchsorted(cuts, high, side="right"), last)
+    bins = np.column_stack([first, np.maximum(first, last)])
+    bins[silent] = NO_LABEL
+    return bins
+
+
+# --- Ranges of classes as people write them: "3-4", "at least good", "B or better" -------------
+
+# A finite number in text, the same wherever text is read: no marks but a point, no other base.
+NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
+# Words and signs between the two classes of a range, and beside the one class of an open range.
+BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
+OPEN = {
+    "at least": re.compile(
+        r"(?:>=|\u2265|at least )(.+)|(.+?)(?:\+| or (?:more|higher|better))", re.I
+    ),
+    "at most": re.compile(r"(?:<=|\u2264|at most |up to )(.+)|(.+) or (?:less|lower|worse)", re.I),
+    "above": re.compile(r"(?:>|above |over |more than |better than )(.+)", re.I),
+    "below": re.compile(r"(?:<|below |under |less than |worse than )(.+)", re.I),
+}
+
+
+class Scale:
+    """The classes, looked up by how people write them."""
+
+    def __init__(self, classes: Array) -> None:
+        self.classes = classes
+        self.are_numbers = classes.dtype.kind in "biuf"
+        names = [plain(name) for name in classes]
+        self.fold = len({str(name).casefold() for name in names}) == len(names)
+        self.ranks = {self.key(name): r for r, name in enumerate(names)}
+
+    def key(self, name: Any) -> Any:
+        """Return a text in the form in which spellings are compared."""
+        if self.are_numbers:
+            is_number = not isinstance(name, str) or re.fullmatch(NUMBER, name.strip())
+            return float(name) if is_number else None
+        name = " ".join(str(name).split())
+        return name.casefold() if self.fold else name
+
+    def rank(self, text: str) -> int | None:
+        """Return the rank of the class that a text names, None if it names none."""
+        return self.ranks.get(self.key(text))
+
+    def intervals(self, texts: Iterable[str]) -> Ranks:
+        """Return the lowest and the highest rank that each text means; refuse other texts.
+
+        Empty text means no label.
+        """
+        read: dict[str, tuple[int, int]] = {"": NO_LABEL}
+        found = []
+        for t, text in enumerate(texts):
+            text = " ".join(text.split())
+            if text not in read:
+                interval = self.interval(text)
+                if interval is None:
+                    known = named(self.classes)
+                    reason = f"{shown(text)} is neither one of the classes {known}"
+                    raise RowError("y", t, f"{reason} nor a range of them")
+                read[text] = interval
+            found.append(read[text])
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    def interval(self, text: str) -> tuple[int, int] | None:
+        """Return the lowest and the highest rank that a text means; None if it means nothing."""
+        rank, top = self.rank(text), len(self.ranks) - 1
+        if rank is not None:
+            return rank, rank
+        kind, ranks = self.taken_apart(text)
+        if not ranks:
+            return None
+        if len(ranks) == 2:
+            low, high = sorted(ranks) if kind == "or" else ranks
+        else:
+            low = {"at least": ranks[0], "above": ranks[0] + 1}.get(kind, 0)
+            high = {"at most": ranks[0], "below": ranks[0] - 1}.get(kind, top)
+        return (low, high) if low <= high else None
+
+    def taken_apart(self, text: str) -> tuple[str, list[int]]:
+        """Return how a text makes a range, and the ranks of its classes; none if it is no range.
+
+        How is one of the kinds of `OPEN`, or what stands between two classes.
+        """
+        for kind, form in OPEN.items():
+            match = form.fullmatch(text)
+            rank = self.rank(match[match.lastindex or 0]) if match else None
+            if rank is not None:
+                return kind, [rank]
+        for between in BETWEEN.finditer(text):  # a class may have a hyphen, too
+            first, last = self.rank(text[: between.start()]), self.rank(text[between.end() :])
+            if first is not None and last is not None:
+                return between[0].lower(), [first, last]
+        return "", []
+
+
+# --- Classes that read as ranges -----------------------------------------------------------------
+
+BOUND = re.compile(r"at (?:least|most) .+", re.IGNORECASE)  # of a class, even if no label is it
+
+
+def ranges_among(names: Iterable[str]) -> set[str]:
+    """Return the names of classes, found in labels, that read as ranges or bounds.
+
+    These are ranges of numbers as `brackets` reads them, such as 3-4 or 65+, and ranges of the
+    other names as `Scale` reads them, such as "fair to good".
+    """
+    texts = {name: " ".join(name.split()) for name in names}
+    scale = Scale(np.array(sorted(set(texts.values()) - {""}), dtype=object))
+    return {name for name, text in texts.items() if _is_range(text, scale)}
+
+
+def _is_range(text: str, scale: Scale) -> bool:
+    if any(map(str.isdecimal, text)):
+        from pril.core import brackets  # takes a tenth of a second to import
+
+        if brackets.is_range(text):
+            return True
+    if BOUND.fullmatch(text):
+        return True
+    kind, ranks = scale.taken_apart(text)
+    # "Above average" leaves out "average", so both may be classes, and so may A+ and A.
+    is_name = kind in ("above", "below") or text.endswith("+")
+    return bool(ranks) and len(set(ranks)) == len(ranks) and not is_name

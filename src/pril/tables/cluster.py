@@ -26,7 +26,7 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
-from pril.tables.cells import one_batch
+from pril.tables.arrow import one_batch
 from pril.tables.files import Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.survey import Columns, Survey, row_numbers, select_rows

@@ -1,34 +1,26 @@
-"""Turn the columns of a table into features, learned batch by batch."""
+"""Turn the columns of a table into features, learned batch by batch; single rows as well."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from pril.core.arrays import Array
-from pril.errors import InputError, InputTypeError, RowError
-from pril.tables.cells import (
-    LARGEST,
-    TEXT,
-    column,
-    is_ordered,
-    kind_of,
-    pandas_index,
-    read_numbers,
-    read_words,
-    to_array,
-    to_batch,
-)
+from pril.core.parts import Parts
+from pril.errors import InputError, InputTypeError, RowError, refusing, shown
+from pril.tables import arrow
+from pril.tables.json_lines import Cells, to_matrix, to_text
 
 # isort: split
 from typing import Self
 
-import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
+import pyarrow as pa  # after `arrow`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
 
 __all__ = ["ColumnEncoder"]
@@ -264,12 +256,14 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """Return the columns of numbers as the rows of a matrix, and those of words by name."""
         numbers = self._numbers(batch)
         have_gaps(self, numbers)
-        return numbers, {name: read_words(column(batch, name), name) for name in self.words_}
+        return numbers, {
+            name: arrow.read_words(arrow.column(batch, name), name) for name in self.words_
+        }
 
     def _read(self, X: Any) -> pa.RecordBatch:
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
         if isinstance(X, pa.RecordBatch | pa.Table) or hasattr(X, "__arrow_c_stream__"):
-            return to_batch(X)
+            return arrow.to_batch(X)
         X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
         if hasattr(self, "numbers_") and X.shape[1] < self.n_features_in_:
             raise InputError(
@@ -278,16 +272,19 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             )
         columns = {}
         for j in range(X.shape[1]):
-            columns[f"x{j}"] = to_array(X[:, j].copy(), f"x{j}")
+            columns[f"x{j}"] = arrow.to_array(X[:, j].copy(), f"x{j}")
         return pa.record_batch(columns)
 
     def _begin(self, batch: pa.RecordBatch) -> None:
-        schema, index = batch.schema, pandas_index(batch.schema)
-        kind = {field.name: kind_of(field.type) for field in schema if field.name not in index}
+        schema, index = batch.schema, arrow.pandas_index(batch.schema)
+        kind = {
+            field.name: arrow.kind_of(field.type) for field in schema if field.name not in index
+        }
         self.ranks_: dict[str, list[str]] = {
-            name: column(batch, name).dictionary.cast(TEXT).to_pylist()
+            name: arrow.column(batch, name).dictionary.cast(arrow.TEXT).to_pylist()
             for name in kind
-            if is_ordered(schema.field(name).type) and name not in (*self.numbers, *self.words)
+            if arrow.is_ordered(schema.field(name).type)
+            and name not in (*self.numbers, *self.words)
         }
         kind.update(dict.fromkeys(self.ranks_, "number"))
         kind.update(dict.fromkeys(self.numbers, "number"))
@@ -404,20 +401,17 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "numbers_")
         batch = self._read(X)
-        codes = []
-        for name, words in self.words_.items():
-            code = pc.index_in(read_words(column(batch, name), name), pa.array(words, TEXT))
-            codes.append(code.fill_null(-1).to_numpy())
+        words = self.words_.items()
+        codes = [_codes_of(batch, name, own).fill_null(-1).to_numpy() for name, own in words]
         return to_features(self, self._numbers(batch).T, codes, scales_of(self))
 
     def _numbers(self, batch: pa.RecordBatch) -> Array:
         """Return the columns of numbers as the rows of a matrix."""
         numbers = np.empty((len(self.numbers_), batch.num_rows))
         for j, name in enumerate(self.numbers_):
-            cells = column(batch, name)
-            if name in self.ranks_:
-                cells = pc.index_in(read_words(cells, name), pa.array(self.ranks_[name], TEXT))
-            numbers[j] = read_numbers(cells, name)
+            is_ordered, ranks = name in self.ranks_, self.ranks_.get(name, [])
+            cells = _codes_of(batch, name, ranks) if is_ordered else arrow.column(batch, name)
+            numbers[j] = arrow.read_numbers(cells, name)
         return numbers
 
     def units(self) -> Array:
@@ -456,12 +450,18 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """
         unseen = {}
         for name, words in self.words_.items():
-            cells = read_words(column(self._read(X), name), name)
+            cells = arrow.read_words(arrow.column(self._read(X), name), name)
             known = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
             row = pc.index(known, False).as_py()
             if row >= 0:
                 unseen[name] = (row, cells[row].as_py())
         return unseen
+
+
+def _codes_of(batch: pa.RecordBatch, name: str, words: list[str]) -> pa.Array:
+    """Return the position of each word of a column among these; null if it is none of them."""
+    cells = arrow.read_words(arrow.column(batch, name), name)
+    return pc.index_in(cells, pa.array(words, arrow.TEXT))
 
 
 def count_words(cells: pa.Array) -> dict[str, int]:
@@ -502,14 +502,14 @@ def have_gaps(encoder: ColumnEncoder, numbers: Array) -> bool:
 
     The columns are the rows of the matrix.
     """
-    if np.abs(numbers).max(initial=0.0) < LARGEST:
+    if np.abs(numbers).max(initial=0.0) < arrow.LARGEST:
         return False
     largest = np.abs(numbers).max(axis=1, initial=0.0)
-    for j in np.flatnonzero(~(largest < LARGEST)):  # too large, infinite or NaN
+    for j in np.flatnonzero(~(largest < arrow.LARGEST)):  # too large, infinite or NaN
         cells = numbers[j]
         for bad, reason in (
             (np.isinf(cells), "which is not finite"),
-            (np.abs(cells) >= LARGEST, f"too large: the limit is {LARGEST:.0e}"),
+            (np.abs(cells) >= arrow.LARGEST, f"too large: the limit is {arrow.LARGEST:.0e}"),
             (np.isnan(cells) & (not encoder.impute), "a missing value"),
         ):
             if bad.any():
@@ -568,3 +568,115 @@ def is_dense(encoder: ColumnEncoder) -> bool:
     """Tell whether the features are a dense matrix."""
     n_used = len(encoder.numbers_) + len(encoder.words_)
     return n_used >= DENSE_FROM * n_features_of(encoder)
+
+
+# --- Rows, without the cost of a table -----------------------------------------------------------
+
+
+class RowEncoder:
+    """How a row, or the cells of a few rows, become the features of a pipeline's learner.
+
+    It goes around `ColumnEncoder.transform`, which takes long for a single row.
+    """
+
+    def __init__(self, model: Any, strict: bool = False) -> None:
+        self._model = model
+        self.strict = strict  # whether a row must have all columns, and no other
+        self._begin()
+
+    def _begin(self) -> None:
+        """Work with the steps as they are now."""
+        steps = Parts.of(self._model).steps
+        first = steps[0][1] if steps else None
+        self._encoder = first if isinstance(first, ColumnEncoder) else None
+        if self._encoder is not None:
+            steps, encoder = steps[1:], self._encoder
+            self._moments, self._scales = encoder.moments_, scales_of(encoder)
+            self._numbers = encoder.numbers_
+            self._ranks, self._words = _places(encoder.ranks_), _places(encoder.words_)
+            self._columns = [*self._numbers, *self._words]
+        self._further = Pipeline(steps) if steps else None
+        self._names = getattr(self._model, "feature_names_in_", None)
+
+    def __reduce__(self) -> Any:
+        return RowEncoder, (self._model, self.strict)
+
+    def __call__(self, x: Any) -> Any:
+        """Return a row as the learner takes it."""
+        if self._encoder is not None:
+            features = self._further_features(self._encoded_row(x))
+        elif self._further is None:
+            return x
+        else:
+            features = self._further_features(self._as_table(x))
+        dense = features.toarray() if hasattr(features, "toarray") else features
+        row: Array = np.asarray(dense, dtype=np.float64)[0]
+        return row
+
+    def _encoded_row(self, x: Any) -> Any:
+        """Return what the ColumnEncoder makes of a dict."""
+        if not isinstance(x, Mapping):
+            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
+        self._follow()
+        self._check_columns(x, self._columns)
+        try:
+            return self._encoded([tuple(map(x.get, self._columns))])
+        except RowError as error:
+            raise InputError(f"x: {error.reason}") from None
+
+    def _as_table(self, x: Any) -> Any:
+        """Return a table of one row, for steps of other libraries."""
+        if self._names is None:
+            if isinstance(x, Mapping):
+                raise InputError("x is a dict, but the model learned from columns without names")
+            return np.asarray(x)[np.newaxis]
+        import pandas as pd
+
+        if not isinstance(x, Mapping):
+            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
+        self._check_columns(x, self._names)
+        return pd.DataFrame([x], columns=self._names)
+
+    def _check_columns(self, x: Mapping[Any, Any], columns: Collection[str]) -> None:
+        """Refuse a row that is not whole, if rows must be."""
+        if not self.strict or x.keys() == {*columns}:
+            return
+        for name in columns:
+            if name not in x:
+                raise InputError(f"x lacks the column {shown(name)}, which strict=True refuses")
+        other = next(name for name in x if name not in {*columns})
+        raise InputError(f"x has a column {shown(other)} that the model does not know")
+
+    def features(self, cells: Cells) -> Any:
+        """Return the features of rows, by a ColumnEncoder and the steps after it."""
+        self._follow()
+        return self._further_features(self._encoded(cells))
+
+    def _follow(self) -> None:
+        """Start over if the encoder has learned more."""
+        if self._encoder is None or self._encoder.moments_ is not self._moments:
+            self._begin()
+
+    def _encoded(self, cells: Cells) -> Any:
+        encoder: Any = self._encoder
+        n = len(self._numbers)
+        rows = [row[:n] for row in cells]
+        for name, places in self._ranks.items():
+            j = self._numbers.index(name)
+            for t, row in enumerate(rows):
+                rows[t] = (*row[:j], places.get(to_text(row[j], name, t)), *row[j + 1 :])
+        codes = [
+            np.array([places.get(to_text(row[j], name, t), -1) for t, row in enumerate(cells)])
+            for j, (name, places) in enumerate(self._words.items(), n)
+        ]
+        return to_features(encoder, to_matrix(rows, self._numbers), codes, self._scales)
+
+    def _further_features(self, features: Any) -> Any:
+        if self._further is None:
+            return features
+        with refusing():
+            return self._further.transform(features)
+
+
+def _places(words: dict[str, list[str]]) -> dict[str, dict[str | None, int]]:
+    return {name: {word: k for k, word in enumerate(own)} for name, own in words.items()}

@@ -1,4 +1,4 @@
-"""Tables as Arrow batches, one block of rows at a time.
+"""Tables as Arrow batches, one block of rows at a time, and their formats.
 
 A table is one or more files of one format, read in order. In every format its rows come in blocks
 of the same size, so that a run can stop after any block and begin again there. Cells of CSV come as
@@ -7,25 +7,41 @@ text; the caller decides whether they are numbers or words.
 
 from __future__ import annotations
 
+import csv
 import difflib
 import hashlib
+import io
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 
 from pril.core.arrays import Array
-from pril.errors import InputError, RowError, naming_file
-from pril.tables.cells import NUMBER, TEXT, written_type
-from pril.tables.csv_style import USUAL_CSV, CsvStyle
-from pril.tables.text import READ_BYTES
+from pril.errors import InputError, RowError, naming_file, shown
+from pril.tables import arrow
+from pril.tables.json_lines import first_types, read_objects, split_lines, to_column, whole_types
+from pril.tables.text import (
+    LONGEST_ROW,
+    READ_BYTES,
+    USUAL_CSV,
+    CsvStyle,
+    csv_blocks,
+    line_blocks,
+    open_text,
+    without_marks,
+)
 
 BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
@@ -37,6 +53,7 @@ MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the ne
 Watcher = Callable[..., None]
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
+LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to copy them
 
 
 class TableError(InputError):
@@ -51,28 +68,13 @@ class TableWarning(UserWarning):
         self.hint = hint
 
 
-class Format(NamedTuple):
-    """How files are read, in functions of a table and, but for the first, of one of its files."""
-
-    name: str
-    about: str  # and where the types of columns come from
-    # Return the columns, and the rows of each row group of each file, if the format has any; where
-    # the format has no types, columns are number or text.
-    infer: Callable[[Table], tuple[pa.Schema, list[list[int]]]]
-    # Return the first row of each batch of a file, and the batch. Those that end before a row may
-    # be left out where the numbers of rows are known.
-    read: Callable[[Table, Any, list[str], int], Iterator[tuple[int, pa.RecordBatch]]]
-    copy: Callable[[Table, list[str], str], Iterator[CopyBlock]]
-    is_typed: bool = True  # whether it tells numbers from text
-
-
 @dataclass(eq=False)
 class Table:
     """Files of one format as blocks of rows; messages call it `name`."""
 
     files: list[Any]  # of Path or RemoteFile
     name: str
-    format: Format
+    format: str  # of `FORMATS`
     style: CsvStyle = USUAL_CSV  # of CSV
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     groups: list[list[int]] = field(default_factory=list)  # rows of each row group of each file
@@ -89,7 +91,7 @@ class Table:
     def find_columns(self, root: PurePath) -> Self:
         """Read which columns there are; folders below a root may name some, as in state=AK."""
         with naming_file(self.name):
-            self.schema, self.groups = self.format.infer(self)
+            self.schema, self.groups = FORMATS[self.format].infer(self)
         self.check_names(self.schema.names)
         cells = [_partition_cells(file, root) for file in self.files]
         for name in cells[0]:
@@ -97,7 +99,7 @@ class Table:
                 raise TableError(f"{self.name}: not all files lie in folders named {name}=...")
             if self.schema.get_field_index(name) < 0:  # a column in the files is used instead
                 self.partitions[name] = [own[name] for own in cells]
-                kind = written_type(pa.array(self.partitions[name]), name)
+                kind = arrow.written_type(pa.array(self.partitions[name]), name)
                 self.schema = self.schema.append(pa.field(name, kind))
         return self
 
@@ -106,6 +108,16 @@ class Table:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise TableError(f"{self.name}: the column {min(twice)!r} occurs twice")
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether cells are text, so that only their values tell numbers from words."""
+        return self.format in ("csv", "tsv")
+
+    @property
+    def delimiter(self) -> str:
+        """What separates cells of CSV."""
+        return "\t" if self.format == "tsv" else self.style.delimiter
 
     @property
     def n_rows(self) -> int | None:
@@ -117,7 +129,7 @@ class Table:
         """Number of rows in a block."""
         return max(1, min(BLOCK_ROWS, BLOCK_CELLS // max(1, len(self.schema))))
 
-    def read_as(self, names: Iterable[str], kind: pa.DataType = TEXT) -> None:
+    def read_as(self, names: Iterable[str], kind: pa.DataType = arrow.TEXT) -> None:
         """Read columns as words, even if they hold numbers, or as brackets.
 
         Names that are no columns are ignored. Columns of Parquet have the types that they have.
@@ -153,7 +165,7 @@ class Table:
             return block
         with self.naming_rows(first):
             for j, name in enumerate(block.schema.names):
-                if self.schema.field(name).type == NUMBER and name not in self.partitions:
+                if self.schema.field(name).type == arrow.NUMBER and name not in self.partitions:
                     cells = self.style.with_points(block.column(j), name)
                     block = block.set_column(j, name, cells)
         return block
@@ -165,7 +177,7 @@ class Table:
         """
         for name in columns:
             self.check_column(name)
-        return self.format.copy(self, columns, format)
+        return FORMATS[self.format].copy(self, columns, format)
 
     def batches(self, columns: list[str], start: int = 0) -> Iterator[pa.RecordBatch]:
         """Return the rows from a row on, in batches of any size."""
@@ -176,7 +188,7 @@ class Table:
             self.begin_file(file, row)
             n_rows = sum(self.groups[k]) if self.groups else 0
             with naming_file(self.name_of(file)):
-                for first, batch in self.format.read(self, file, own, start - row):
+                for first, batch in FORMATS[self.format].read(self, file, own, start - row):
                     n_rows = first + batch.num_rows
                     if row + n_rows > start:
                         batch = self._with_partitions(k, batch, columns)
@@ -187,7 +199,7 @@ class Table:
     def _with_partitions(self, k: int, batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
         """Return the columns of a batch from the k-th file, and those that its folders name."""
         for name in set(columns) & self.partitions.keys():
-            value = pa.scalar(self.partitions[name][k] or None, TEXT)
+            value = pa.scalar(self.partitions[name][k] or None, arrow.TEXT)
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         return batch.select(columns) if self.partitions else batch
 
@@ -259,7 +271,7 @@ class Table:
         except RowError as error:
             row = rows + error.row if isinstance(rows, int) else int(rows[error.row])
             columns = f"{quote_columns(labels)}: " if labels and error.argument == "y" else ""
-            hint = "text" if self.format.is_typed and error.hint == "decimal" else error.hint
+            hint = "text" if not self.is_csv and error.hint == "decimal" else error.hint
             raise TableError(f"{self.where(row)}: {columns}{error.reason}", hint) from None
 
     # --- What identifies it ---
@@ -378,3 +390,293 @@ def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
             yield item
     finally:
         thread.shutdown(cancel_futures=True)
+
+
+# --- Parquet -------------------------------------------------------------------------------------
+
+
+def _open_parquet(table: Table, file: Any) -> pa.parquet.ParquetFile:
+    with explaining(lambda: f"{table.name_of(file)} is damaged, or not a Parquet file"):
+        # Read pages one by one: a row group may be larger than memory.
+        source = file if isinstance(file, Path) else file.open()
+        return pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=READ_BYTES)
+
+
+def _parquet_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
+    schemas, groups = [], []
+    for file in table.files:
+        with _open_parquet(table, file) as opened:
+            schemas.append(opened.schema_arrow)
+            rows = opened.metadata.row_group
+            groups.append([rows(k).num_rows for k in range(opened.num_row_groups)])
+        if not schemas[-1].equals(schemas[0]):
+            own, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
+            raise TableError(
+                f"{table.name_of(file)} has other columns or types than {table.files[0]}: "
+                f"{'; '.join(sorted(own ^ first)) or 'in another order'}"
+            )
+    return arrow.schema_without_views(schemas[0]), groups
+
+
+def _in_words(field: pa.Field) -> str:
+    """Return the name and the type of a column, as in x: int64."""
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+
+
+def _read_parquet(
+    table: Table, file: Any, columns: list[str], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with (
+        _open_parquet(table, file) as opened,
+        explaining(lambda: f"{table.name_of(file)} is damaged"),
+    ):
+        row, groups = 0, list(range(opened.num_row_groups))
+        while groups and row + opened.metadata.row_group(groups[0]).num_rows <= start:
+            row += opened.metadata.row_group(groups.pop(0)).num_rows
+        # No more threads: this code already runs beside the thread that learns.
+        for batch in opened.iter_batches(
+            table.block_rows, row_groups=groups, columns=columns, use_threads=False
+        ):
+            # For "q.b", pyarrow also returns the field b of a struct q: select.
+            yield row, arrow.without_views(batch.select(columns))
+            row += batch.num_rows
+
+
+def _copy_parquet(table: Table, _columns: list[str], _format: str) -> Iterator[CopyBlock]:
+    for row, block in table.blocks():
+        yield row, block, block
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def _parsed(
+    table: Table, file: Any, parse: Callable[[IO[bytes]], Iterator[Any]]
+) -> Iterator[tuple[int, Any]]:
+    """Yield the rows that `parse` makes of a file, decompressed, in blocks, after their first row.
+
+    A block has a length, the number of rows. A RowError names the row in the block.
+    """
+    row, name = 0, table.name_of(file)
+    try:
+        with (
+            explaining(lambda: f"{name}, after row {row}"),
+            naming_file(name),
+            closing(open_text(file, table.style)) as stream,
+        ):
+            for rows in parse(stream):
+                yield row, rows
+                row += len(rows)
+    except RowError as error:
+        place = f"{name}, row {row + error.row + 1}"
+        raise TableError(f"{place}: {error.reason}", error.hint) from None
+
+
+# --- CSV: cells are text -------------------------------------------------------------------------
+
+
+def _csv_rows(block: bytes, delimiter: str) -> list[list[str]]:
+    """Return the rows of a block, read by the standard library: slow, but it names the row."""
+    csv.field_size_limit(LONGEST_ROW)
+    text = io.StringIO(block.decode(errors="surrogateescape"), newline="")
+    return [cells for cells in csv.reader(text, delimiter=delimiter, strict=True) if cells]
+
+
+def _csv_batches(
+    stream: IO[bytes], delimiter: str, columns: list[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, some columns or all."""
+    blocks = csv_blocks(stream, delimiter)
+    names = next(iter(_csv_rows(next(blocks, b""), delimiter)), [])
+    # pyarrow looks for each of these columns among all: its time grows with their square.
+    chosen = columns if columns is not None and len(columns) < 1000 else None
+    for block in blocks:
+        try:
+            table = pa.csv.read_csv(
+                # After an empty line, which is skipped: a mark at the very start is dropped.
+                pa.BufferReader(b"\n" + block),
+                pa.csv.ReadOptions(column_names=names, block_size=len(block) + 2),
+                pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, arrow.TEXT),
+                    check_utf8=False,
+                    include_columns=chosen,
+                ),
+            )
+        except pa.ArrowInvalid:
+            for row, cells in enumerate(_csv_rows(block, delimiter)):
+                if len(cells) != len(names):
+                    reason = f"{len(cells)} cells where the header has {len(names)}"
+                    start = delimiter.join(cells)[:60]
+                    raise RowError("X", row, f"{reason}: {start!r}") from None
+            raise
+        table = table if columns is chosen else table.select(columns)
+        [batch] = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        yield batch
+
+
+def _read_csv(
+    table: Table, file: Any, columns: list[str], _start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    parse = partial(_csv_batches, delimiter=table.delimiter, columns=columns)
+    return _parsed(table, file, parse)
+
+
+def _csv_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
+    headers = [_read_header(table, file) for file in table.files]
+    for file, header in zip(table.files, headers, strict=True):
+        if header != headers[0]:
+            raise TableError(f"{table.name_of(file)} has other columns than {table.files[0]}")
+    table.check_names(headers[0])
+    types, n_rows = dict.fromkeys(headers[0], pa.null()), 0
+
+    def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        for batch in _csv_batches(stream, table.delimiter, None):
+            for name in [name for name, kind in types.items() if kind == pa.null()]:
+                types[name] = arrow.written_type(batch.column(name), name, table.style.read_numbers)
+            yield batch
+
+    for file in table.files:
+        for _, batch in _parsed(table, file, parse):
+            n_rows += batch.num_rows
+            if pa.null() not in types.values():
+                break
+    if n_rows == 0:
+        raise TableError(f"{table.name} has a header, but no rows")
+    return pa.schema(types), []
+
+
+def _read_header(table: Table, file: Any) -> list[str]:
+    name, mark = table.name_of(file), table.delimiter
+    try:
+        [(_, rows)] = _parsed(
+            table, file, lambda stream: iter([_csv_rows(next(csv_blocks(stream, mark), b""), mark)])
+        )
+        header: list[str] = rows[0] if rows else []
+        for cell in header:
+            cell.encode()
+    except UnicodeEncodeError as error:
+        raw = error.object.encode(errors="surrogateescape")
+        said = f"{name}: the header has {shown(raw)}, which is not UTF-8"
+        raise TableError(said, hint="encoding") from None
+    except csv.Error as error:
+        raise TableError(f"{name} cannot be read as CSV: {error}") from None
+    if "\0" in "".join(header):
+        raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?", hint="encoding")
+    if not header:
+        raise TableError(f"{name} is empty: a header with the columns' names is missing")
+    if len(header) == 1 and re.search("[,;\t|]", header[0]):
+        marks = {",": "commas", "\t": "tabs"}.get(mark, repr(mark))
+        said = f"the header is one name, {shown(header[0])}, if cells are separated by {marks}"
+        raise TableError(f"{name}: {said}", hint="delimiter")
+    return header
+
+
+def _copy_csv(table: Table, _columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+    """To a format with types, a column of numbers is a number; words stay as they are written."""
+    types = {
+        one.name: pa.null() if one.type == arrow.NUMBER else arrow.TEXT for one in table.schema
+    }
+    is_typed = format not in ("csv", "tsv")
+    for row, block in table.blocks(as_written=True) if is_typed else ():
+        with table.naming_rows(row):
+            used = table.with_points(row, block)
+            for name, kind in types.items():
+                types[name] = arrow.common_type(kind, arrow.narrowest_type(_trimmed(used, name)))
+    for row, block in table.blocks(as_written=True):
+        used = table.with_points(row, block)
+        if is_typed:
+            cells = [
+                arrow.with_nulls(block.column(name), pc.equal(block.column(name), ""))
+                if kind in (arrow.TEXT, pa.null())
+                else pc.cast(_trimmed(used, name), kind)
+                for name, kind in types.items()
+            ]
+            block = pa.RecordBatch.from_arrays(cells, list(types))
+        yield row, used, block
+
+
+def _trimmed(block: pa.RecordBatch, name: str) -> pa.Array:
+    return arrow.read_words(pc.ascii_trim_whitespace(block.column(name)), name)
+
+
+# --- JSON Lines: a missing key is a missing value ------------------------------------------------
+
+
+def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+    return map(split_lines, line_blocks(stream))
+
+
+def _objects(table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Return all rows of a table, in blocks."""
+    for file in table.files:
+        for _, rows in _parsed(table, file, lambda stream: map(read_objects, _lines(stream))):
+            yield rows
+
+
+def _json_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
+    types: dict[str, pa.DataType] = {}
+    n_rows = 0
+    for rows in _objects(table):
+        first_types(rows, types)
+        n_rows += len(rows)
+    if n_rows == 0:
+        raise TableError(f"{table.name} is empty: no rows")
+    return pa.schema(types), []
+
+
+def _read_json(
+    table: Table, file: Any, columns: list[str], _start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    schema = pa.schema([table.schema.field(name) for name in columns if name != LINE])
+
+    def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        for lines in _lines(stream):
+            batch = _columns_of(read_objects(lines), schema)
+            yield batch.append_column(LINE, pa.array(lines, RAW)) if LINE in columns else batch
+
+    return _parsed(table, file, parse)
+
+
+def _columns_of(
+    rows: list[dict[str, Any]], schema: pa.Schema, *, nested: bool = False
+) -> pa.RecordBatch:
+    cells = [
+        to_column([row.get(field.name) for row in rows], field.name, field.type, nested=nested)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(cells, schema=schema)
+
+
+def _copy_json(table: Table, columns: list[str], format: str) -> Iterator[CopyBlock]:  # noqa: A002
+    """To JSON Lines, the lines are copied unchanged."""
+    types: dict[str, pa.DataType] = {}
+    if format != "jsonl":
+        for rows in _objects(table):
+            whole_types(rows, types)
+    start = 0
+    for batch in table.batches([*columns, LINE]):
+        lines = batch.column(LINE).to_pylist()
+        if format == "jsonl":
+            copy = [without_marks(line).decode().strip() for line in lines]
+        else:
+            with table.naming_rows(start):
+                copy = _columns_of(read_objects(lines), pa.schema(types), nested=True)
+        yield start, batch.select(columns), copy
+        start += len(lines)
+
+
+class Format(NamedTuple):
+    """How tables are read, in functions of a table and, to read it, of one of its files."""
+
+    infer: Callable[..., tuple[pa.Schema, list[list[int]]]]  # columns; rows of each row group
+    # Return the first row of each batch of a file, and the batch. Those that end before a row may
+    # be left out where the numbers of rows are known.
+    read: Callable[..., Iterator[tuple[int, pa.RecordBatch]]]
+    copy: Callable[..., Iterator[CopyBlock]]
+
+
+CSV = Format(_csv_columns, _read_csv, _copy_csv)
+PARQUET = Format(_parquet_columns, _read_parquet, _copy_parquet)
+JSON_LINES = Format(_json_columns, _read_json, _copy_json)
+FORMATS = {"csv": CSV, "tsv": CSV, "parquet": PARQUET, "jsonl": JSON_LINES}

@@ -15,7 +15,7 @@ from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, RowError
 from pril.io.model_files import About
 from pril.learners.linear import LinearMixin
-from pril.tables.cells import NUMBER, TEXT, read_numbers, read_words
+from pril.tables.arrow import NUMBER, TEXT, read_numbers, read_words
 from pril.tables.encoder import (
     ColumnEncoder,
     Moments,

@@ -18,31 +18,19 @@ from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.brackets import spelled
 from pril.errors import LONGEST, RowError, shown
-from pril.tables.cells import (
-    BRACKET,
-    NUMBER,
-    TEXT,
-    common_type,
-    first_type,
-    kind_of,
-    misread_number,
-    whole_type,
-)
+from pril.tables import arrow
 from pril.tables.text import without_marks
 
 # isort: split
-import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
+import pyarrow as pa  # after `arrow`, which says what to install if pyarrow is missing
 
 NOT_READ = (msgspec.MsgspecError, RecursionError, ValueError)  # what msgspec raises at bad lines
 Cells = list[tuple[Any, ...]]  # of each row: its columns, in their order, and perhaps more
+RAW = dict[str, msgspec.Raw]  # an object whose values stay as they are written
 NAME = "<stdin>"
 LONGEST_NOTE = 1000  # characters
 MOST_DIGITS = 1000  # of an integer; Python refuses to read some thousands
 KEY_ENDS = (b'":', b" :", b"\t:", b"\r:", b"\n:")  # a colon in a string seldom follows one of these
-
-
-class RepeatedKeyError(ValueError):
-    """A key occurs twice in a JSON object."""
 
 
 # --- Rows ----------------------------------------------------------------------------------------
@@ -89,8 +77,8 @@ def _read_slowly(line: bytes, row: int) -> dict[str, Any]:
             return found
     except UnicodeDecodeError:
         reason = f"not UTF-8: {line[:LONGEST]!r}"
-    except RepeatedKeyError as error:
-        reason = str(error)
+    except RowError as error:  # of `_object`
+        reason = error.reason
     except (json.JSONDecodeError, RecursionError) as error:
         reason = f"not a JSON object ({error}): {start}"
     raise RowError("X", row, reason)
@@ -106,7 +94,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise RepeatedKeyError(f"the key {shown(twice)} occurs twice")
+        raise RowError("X", 0, f"the key {shown(twice)} occurs twice")
     return row
 
 
@@ -164,13 +152,13 @@ def to_text(value: Any, name: str, row: int, *, nested: bool = False) -> str | N
 
 def to_column(values: list[Any], name: str, kind: pa.DataType, *, nested: bool = False) -> pa.Array:
     """Return a key's values as a column; `nested` says whether inner objects become text."""
-    if kind == NUMBER:
+    if kind == arrow.NUMBER:
         return pa.array(np.frombuffer(to_numbers(values, [name], 0)), from_pandas=True)
-    if kind == BRACKET:
+    if kind == arrow.BRACKET:
         values = [
             spelled(_float(value)) if type(value) in (int, float) else value for value in values
         ]
-    if kind in (TEXT, BRACKET):
+    if kind in (arrow.TEXT, arrow.BRACKET):
         values = [to_text(value, name, t, nested=nested) for t, value in enumerate(values)]
     elif kind not in (pa.bool_(), pa.int64()):  # dates and inner objects are never used
         return pa.nulls(len(values), kind)
@@ -185,7 +173,7 @@ def first_types(rows: Iterable[dict[str, Any]], types: dict[str, pa.DataType]) -
             continue
         for name, value in row.items():
             if name not in settled:
-                types[name] = first_type(value)
+                types[name] = arrow.first_type(value)
                 if value is not None:
                     settled.add(name)
 
@@ -193,8 +181,8 @@ def first_types(rows: Iterable[dict[str, Any]], types: dict[str, pa.DataType]) -
 def whole_types(rows: list[dict[str, Any]], types: dict[str, pa.DataType]) -> None:
     """Join the types of columns with those of all their values."""
     for name in dict.fromkeys(name for row in rows for name in row):
-        for kind in {whole_type(row.get(name)) for row in rows}:
-            types[name] = common_type(types.get(name, pa.null()), kind)
+        for kind in {arrow.whole_type(row.get(name)) for row in rows}:
+            types[name] = arrow.common_type(types.get(name, pa.null()), kind)
 
 
 # --- Streams: lines to cells, and answers to lines ------------------------------------------------
@@ -236,10 +224,10 @@ class Codec:
         self._classes = [_json(ranking.plain(name)) for name in classes]
         fields = {"prediction": "%s", "score": "%s"}
         if options.chances:
-            fields["probabilities"] = _form((str(name), "%s") for name in classes)
+            fields["probabilities"] = form_of((str(name), "%s") for name in classes)
         keys = [(name, "%s") for name in self._keys]
-        self._answer = _form([*keys, *fields.items()]) + "\n"
-        self._refusal = _form([*keys, ("error", "%s"), ("line", "%s")]) + "\n"
+        self._answer = form_of([*keys, *fields.items()]) + "\n"
+        self._refusal = form_of([*keys, ("error", "%s"), ("line", "%s")]) + "\n"
 
     def use_columns(self, features: list[str]) -> None:
         """Read these columns from now on, then those of labels, then the id."""
@@ -253,12 +241,12 @@ class Codec:
         types: dict[str, pa.DataType] = {}
         [row] = read_objects([line])
         first_types([{name: row[name] for name in row if name not in known}], types)
-        for name in [name for name, kind in types.items() if kind == TEXT]:
+        for name in [name for name, kind in types.items() if kind == arrow.TEXT]:
             cell = to_text(row[name], name, 0)
-            if misread_number(pa.array([cell], TEXT), typed=True) >= 0:
+            if arrow.misread_number(pa.array([cell], arrow.TEXT), typed=True) >= 0:
                 reason = f"{shown(cell)}, which looks like a number but is text"
                 raise RowError("X", 0, f"column {name!r} is {reason}")
-        return {name: kind_of(kind) for name, kind in types.items() if kind != pa.null()}
+        return {name: arrow.kind_of(kind) for name, kind in types.items() if kind != pa.null()}
 
     def read(self, lines: list[bytes]) -> Cells:
         """Return the cells of whole lines, and perhaps others after them.
@@ -278,7 +266,7 @@ class Codec:
         objects = read_objects(lines)
         for name in self._keys:
             for line, row in zip(lines, objects, strict=True):
-                row[name] = self._read_key(line, row)
+                row[name] = _raw_cell(line, name, row)
         return [tuple(map(row.get, self._columns)) for row in objects]
 
     def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
@@ -286,7 +274,7 @@ class Codec:
 
         It is a ValueError if a key has a quote or a backslash.
         """
-        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(line, type=RAW)
         names = list(dict.fromkeys([*self._columns, *found]))
         n_read = len(self._columns) - len(self._keys)  # the id is copied as it is written
         kinds = [Any] * n_read + [msgspec.Raw] * (len(names) - n_read)
@@ -298,14 +286,6 @@ class Codec:
 
     # --- Ids and notes ---
 
-    def _read_key(self, line: bytes, row: dict[str, Any] | None = None) -> Any:
-        """Return the id in a line as it is written."""
-        [name] = self._keys
-        with suppress(*NOT_READ):
-            return msgspec.json.decode(line, type=dict[Any, msgspec.Raw]).get(name)
-        row = row or read_objects([line])[0]
-        return json.dumps(row.get(name)).encode()
-
     def keys(self, rows: Cells) -> list[str]:
         """Return the ids of rows as they are written in the answers."""
         at = len(self._columns) - 1
@@ -313,10 +293,8 @@ class Codec:
 
     def note(self, line: bytes, name: str, row: int) -> str | float:
         """Return a cell that is kept with the model: a string or a number."""
-        cell: Any = None
         try:
-            cells = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-            cell = msgspec.json.decode(cells[name]) if name in cells else None
+            cell = msgspec.json.decode(_raw_cell(line, name) or b"null")
         except NOT_READ:
             cell = read_objects([line])[0].get(name)
         if cell is None or cell == "":
@@ -342,9 +320,17 @@ class Codec:
         """Return the line that answers a bad one."""
         key = "null"
         with suppress(ValueError, LookupError):
-            key = _written_key(self._read_key(line), 0) if self._keys else key
+            key = _written_key(_raw_cell(line, self._keys[0]), 0) if self._keys else key
         cells = (*([key] if self._keys else []), _json(reason), number)
         return (self._refusal % cells).encode()
+
+
+def _raw_cell(line: bytes, name: str, row: dict[str, Any] | None = None) -> bytes | None:
+    """Return a cell of a line as it is written; `row` is the object in it, if it was read."""
+    with suppress(*NOT_READ):
+        cell = msgspec.json.decode(line, type=RAW).get(name)
+        return None if cell is None else bytes(cell)
+    return json.dumps((row or read_objects([line])[0]).get(name)).encode()
 
 
 def _written_key(cell: Any, row: int) -> str:
@@ -359,7 +345,7 @@ def _json(cell: Any) -> str:
     return json.dumps(cell, ensure_ascii=False)
 
 
-def _form(fields: Iterable[tuple[str, str]]) -> str:
+def form_of(fields: Iterable[tuple[str, str]]) -> str:
     """Return the form of an object."""
     pairs = [f"{_json(name).replace('%', '%%')}: {form}" for name, form in fields]
     return f"{{{', '.join(pairs)}}}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -12,25 +11,13 @@ from msgspec.structs import replace
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array
-from pril.core.spellings import Scale
-from pril.core.votes import MOST_TRIMMED, between_votes, rank_votes
-from pril.errors import InputError, RowError, shown
-from pril.labels import from_bounds
-from pril.tables.cells import (
-    BRACKET,
-    MISSING,
-    NUMBER,
-    TEXT,
-    column,
-    kind_of,
-    read_numbers,
-    read_words,
-    with_nulls,
-)
+from pril.errors import InputError, RowError
+from pril.labels import cut_points
+from pril.tables import arrow
 from pril.tables.files import Table, TableError
 
 # isort: split
-import pyarrow as pa  # after `cells`, which says what to install if pyarrow is missing
+import pyarrow as pa  # after `arrow`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
 
 LARGEST_LABEL = 2**53  # from here on, floats are not exact
@@ -54,7 +41,9 @@ class Ends(InColumns, frozen=True, tag="ends"):
 class Votes(InColumns, frozen=True, tag="votes"):
     """Votes, a column for each rater."""
 
-    trim: Annotated[float, Meta(ge=0.0, le=MOST_TRIMMED)] = 0.0  # share left out at each end
+    trim: Annotated[float, Meta(ge=0.0, le=ranking.MOST_TRIMMED)] = (
+        0.0  # share left out at each end
+    )
 
 
 class RangeTexts(InColumns, frozen=True, tag="ranges"):
@@ -76,7 +65,11 @@ class Brackets(InColumns, frozen=True, tag="brackets"):
 
 
 LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
-CELLS = {Brackets: BRACKET, RangeTexts: TEXT, Edges: NUMBER}  # of others, the table tells
+CELLS = {
+    Brackets: arrow.BRACKET,
+    RangeTexts: arrow.TEXT,
+    Edges: arrow.NUMBER,
+}  # of others, the table tells
 
 
 def to_note(value: Any) -> Any:
@@ -92,7 +85,7 @@ class LabelColumns(NamedTuple):
 
     kind: LabelKind
     text: bool  # whether the labels are words, as the names of brackets are
-    classes: tuple[Any, ...] | None = None  # lowest first, as a user wrote them or a model has them
+    classes: Sequence[Any] | None = None  # lowest first; None if they are not known yet
 
     @classmethod
     def in_table(
@@ -102,7 +95,7 @@ class LabelColumns(NamedTuple):
 
         `words` are columns that are read as words, whatever they hold.
         """
-        types = {name: kind_of(table.schema.field(name).type) for name in kind.columns}
+        types = {name: arrow.kind_of(table.schema.field(name).type) for name in kind.columns}
         for name, held in types.items():
             if held not in ("number", "text", "empty"):
                 raise TableError(
@@ -114,14 +107,14 @@ class LabelColumns(NamedTuple):
                 if classes is None:
                     raise InputError("ranges of classes as text need the classes", hint="classes")
                 known = guessed_classes(classes)
-                return cls(kind, any(isinstance(name, str) for name in known), classes)
+                return cls(kind, any(isinstance(name, str) for name in known), known)
             case Edges() if as_words:
                 raise TableError(
                     f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
                     "for numbers"
                 )
             case Edges() | Brackets():
-                return cls(kind, True, classes).in_brackets()
+                return cls(kind, True, typed_classes(classes, text=True)).in_brackets()
         types.update({name: "text" for name in as_words if types[name] == "number"})
         if "text" in types.values() and "number" in types.values():
             both = "both" if len(types) == 2 else "all"
@@ -129,12 +122,15 @@ class LabelColumns(NamedTuple):
                 f"{table.name}: the columns {' and '.join(map(repr, types))} must {both} hold "
                 f"numbers or {both} hold words"
             )
-        return cls(kind, "text" in types.values(), classes)
+        text = "text" in types.values()
+        if classes is not None and set(types.values()) == {"empty"}:  # no row has a label
+            return cls(kind, text, guessed_classes(classes))
+        return cls(kind, text, typed_classes(classes, text=text))
 
     @classmethod
     def of_model(cls, kind: LabelKind, order: Array, path: object) -> Self:
         """Return how to read labels for a model from a file, whose classes are in order."""
-        columns = cls(kind, order.dtype.kind not in "biuf", tuple(order.tolist()))
+        columns = cls(kind, order.dtype.kind not in "biuf", order.tolist())
         if isinstance(kind, Ends):
             return columns._replace(classes=None)
         if isinstance(kind, Brackets):
@@ -161,7 +157,7 @@ class LabelColumns(NamedTuple):
         """Return the same with a name for each bracket between the edges, if there are edges."""
         if (edges := self.edges) is None:
             return self
-        from_bounds([], [], edges)  # refuses edges that do not ascend
+        cut_points(edges)  # refuses edges that do not ascend
         classes = brackets.names(edges) if self.classes is None else self.classes
         if len(classes) != len(edges) + 1:
             raise InputError(
@@ -184,7 +180,7 @@ class LabelColumns(NamedTuple):
         """
         kind: Any = self.kind
         found = brackets.Brackets(texts, (), "y", kind.spelling, kind.edges or (), place)
-        edges = kind.edges or tuple(found.edges())
+        edges = kind.edges or tuple(found.ends.edges())
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
             raise RowError("y", min(texts.values()), reason, hint="edges")
@@ -205,18 +201,10 @@ class LabelColumns(NamedTuple):
         """What the columns of `read` hold: exact labels, or the lower and the upper end."""
         return ("lower", "upper") if isinstance(self.kind, Votes | RangeTexts) else self.names
 
-    def _scale(self) -> Array | None:
-        """Return the classes, numbers as numbers; None if they are not known yet."""
-        if self.classes is None:
-            return None
-        are_spelled = all(isinstance(name, str) for name in self.classes)
-        known = typed_classes(self.classes, text=self.text) if are_spelled else self.classes
-        return ranking.check_classes(known)
-
     @property
     def cell_type(self) -> pa.DataType:
         """What the cells hold: numbers or words."""
-        return CELLS.get(type(self.kind), TEXT if self.text else NUMBER)
+        return CELLS.get(type(self.kind), arrow.TEXT if self.text else arrow.NUMBER)
 
     def read(
         self, batch: pa.RecordBatch, place: Callable[[int], str] = "row {}".format
@@ -236,24 +224,23 @@ class LabelColumns(NamedTuple):
     def _read_bounds(self, edges: tuple[float, ...], batch: pa.RecordBatch) -> ranking.Labels:
         """Return numbers as labels: the brackets that they lie in."""
         try:
-            ends = [read_numbers(column(batch, name), name) for name in self.names]
-            bins = from_bounds(ends[0], ends[-1], edges)
-        except RowError as error:
-            argument = "y" if error.argument == "lower" else error.argument
-            # No hint: words have no brackets.
-            raise RowError(argument, error.row, error.reason) from None
-        return self._as_labels(bins[:, : len(ends)])
+            ends = [arrow.read_numbers(arrow.column(batch, name), name) for name in self.names]
+        except RowError as error:  # no hint: words have no brackets
+            raise RowError(error.argument, error.row, error.reason) from None
+        bins = ranking.rank_bounds(ends[0], ends[-1], cut_points(edges), name="y")
+        labels = ranking.labels_of(bins, np.array(self.classes, dtype=object))
+        return labels._replace(values=labels.values[:, : len(ends)])
 
     def _read_votes(self, trim: float, batch: pa.RecordBatch) -> ranking.Labels:
         """Return votes as labels, from the lowest to the highest that is not left out."""
         votes = read_labels(batch, self.names, text=self.text)
         if not votes.labelled().any():
             return votes._replace(values=votes.values[:, [0, 0]])
-        scale = self._scale()
         # Numbers and words have an order of their own, so that a block alone tells it.
-        order = votes.seen().astype(votes.dtype) if scale is None else scale
-        ranks = rank_votes(votes, order, name="X", raters=self.names)
-        return _labels_of(between_votes(ranks, len(order), trim), order)
+        order = votes.seen().astype(votes.dtype)
+        order = order if self.classes is None else ranking.check_classes(self.classes)
+        ranks = ranking.rank_votes(votes, order, name="X", raters=self.names)
+        return ranking.labels_of(ranking.between_votes(ranks, len(order), trim), order)
 
     def votes_cast(self, batch: pa.RecordBatch) -> dict[Any, int]:
         """Return the votes that name classes, each with its first row; none for other labels."""
@@ -268,48 +255,41 @@ class LabelColumns(NamedTuple):
     def _read_ranges(self, batch: pa.RecordBatch) -> ranking.Labels:
         """Return ranges of classes, as people write them, as labels."""
         [name] = self.names
-        texts, codes = _distinct(read_words(column(batch, name), name))
-        order = ranking.check_classes(self._scale())
+        texts, codes = _distinct(arrow.read_words(arrow.column(batch, name), name))
+        order = ranking.check_classes(self.classes)
         try:
-            intervals = Scale(order).intervals([*texts, ""])
+            intervals = ranking.Scale(order).intervals([*texts, ""])
         except RowError as error:
             row = int(np.argmax(codes == error.row))
             raise RowError("y", row, error.reason) from None
-        return _labels_of(intervals[codes], order)
-
-    def _as_labels(self, bins: Array) -> ranking.Labels:
-        """Return labels, given as positions of brackets, NaN where there is no label."""
-        bins = np.where(np.isnan(bins), -1, bins).astype(np.int64)  # a missing value has code -1
-        names = np.array(self.classes, dtype=object)
-        return ranking.Labels(bins, names.dtype, names)
+        return ranking.labels_of(intervals[codes], order)
 
     def _read_texts(
         self, kind: Brackets, batch: pa.RecordBatch, place: Callable[[int], str]
     ) -> ranking.Labels:
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
-        words = _bracket_texts(column(batch, name), name)
+        words = _bracket_texts(arrow.column(batch, name), name)
         (texts, codes), missing = _distinct(words), kind.missing
         if kind.edges is None:
-            silent = pa.array(sorted(brackets.without_answer(texts, missing)), TEXT)
-            return ranking.join([_coded(with_nulls(words, pc.is_in(words, silent)))], "y")
+            silent = pa.array(sorted(brackets.without_answer(texts, missing)), arrow.TEXT)
+            return ranking.read(arrow.with_nulls(words, pc.is_in(words, silent)))
         rows = np.unique(codes, return_index=True)[1][-len(texts) :]  # the first of each text
         first = dict(zip(texts, rows.tolist(), strict=False))
         found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place)
-        classes = [ends or (np.nan, np.nan) for ends in found.classes(kind.edges).values()]
-        return self._as_labels(np.array([*classes, (np.nan, np.nan)])[codes])
+        classes = np.array([*found.classes(kind.edges).values(), ranking.NO_LABEL])
+        return ranking.labels_of(classes[codes], np.array(self.classes, dtype=object))
 
     def to_ranks(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
-        columns = [pa.array(column) for column in zip(*cells, strict=True)]
-        batch = pa.RecordBatch.from_arrays(columns, names=list(self.ends))
-        labels = (
-            read_labels(batch, self.ends, text=self.text)
-            if not isinstance(self.kind, Brackets)
-            else self.read(batch)
-        )
+        if isinstance(self.kind, Brackets):
+            labels = self.read(
+                pa.RecordBatch.from_pydict({self.names[0]: [own[0] for own in cells]})
+            )
+        else:
+            labels = ranking.read(cells, columns=())
         try:
-            return ranking.encode(labels, typed_classes(self.classes, text=self.text))
+            return ranking.encode(labels, self.classes)
         except RowError as error:
             if self.classes or not self.text or error.hint:
                 raise
@@ -322,61 +302,34 @@ class LabelColumns(NamedTuple):
 
 def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> ranking.Labels:
     """Return columns as labels: exact, the lower and the upper end, or votes."""
-    columns = [column(batch, name) for name in names]
     if text:
-        words = [read_words(cells, name) for cells, name in zip(columns, names, strict=True)]
-        return ranking.join([_coded(cells) for cells in words], "y")
-    cells = [_numbers(part, name) for part, name in zip(columns, names, strict=True)]
-    are_whole = all(part.type == pa.int64() and not part.null_count for part in cells)
-    numbers = [
-        part.to_numpy() if are_whole else _label_floats(part, name)
-        for part, name in zip(cells, names, strict=True)
-    ]
-    values = np.column_stack(numbers)
-    table = ranking.read(values[:, 0] if len(names) == 1 else values, columns=())
-    finite = values[np.isfinite(values)]
-    is_whole = bool((finite == np.floor(finite)).all())
-    return table._replace(dtype=np.dtype(np.int64 if is_whole else np.float64))
+        words = [arrow.read_words(arrow.column(batch, name), name) for name in names]
+        return ranking.join([ranking.read(cells) for cells in words], "y")
+    values = np.column_stack([_numbers(arrow.column(batch, name), name) for name in names])
+    known = values[~np.isnan(values)]
+    dtype = np.dtype(np.int64 if (known == np.floor(known)).all() else np.float64)
+    return ranking.Labels(values.astype(dtype) if known.size == values.size else values, dtype)
 
 
 def _bracket_texts(cells: pa.Array, name: str) -> pa.Array:
     """Return a column as texts, null for what is missing; a number stays the number it is."""
-    if kind_of(cells.type) != "number" or pa.types.is_boolean(cells.type):
-        return read_words(cells, name)
-    numbers = read_numbers(cells, name).tolist()
-    return pa.array([None if np.isnan(cell) else brackets.spelled(cell) for cell in numbers], TEXT)
+    if arrow.kind_of(cells.type) != "number" or pa.types.is_boolean(cells.type):
+        return arrow.read_words(cells, name)
+    numbers = arrow.read_numbers(cells, name).tolist()
+    return pa.array(
+        [None if np.isnan(cell) else brackets.spelled(cell) for cell in numbers], arrow.TEXT
+    )
 
 
-def _numbers(cells: pa.Array, name: str) -> pa.Array:
-    """Return labels as integers or, if they are not, as floats; null for what is missing."""
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.dictionary_decode()
-    if pa.types.is_uint64(cells.type):
-        row = pc.index(pc.greater(cells, pa.scalar(2**63 - 1, pa.uint64())), True).as_py()
-        if row >= 0:
-            raise _too_large(name, row, cells[row].as_py())
-    numbers = read_numbers(cells, name)  # refuses text such as 0x10, which is an integer to pyarrow
-    if pa.types.is_integer(cells.type) or kind_of(cells.type) == "text":
-        with suppress(pa.ArrowInvalid):  # text that is not an integer
-            return pc.cast(cells, pa.int64())
-    return pa.array(numbers, from_pandas=True)
-
-
-def _label_floats(cells: pa.Array, name: str) -> Array:
-    """Return labels as floats, if they are small enough to be exact as floats."""
-    numbers = read_numbers(cells, name)
+def _numbers(cells: pa.Array, name: str) -> Array:
+    """Return labels as floats, NaN for what is missing; refuse those that may be rounded."""
+    numbers = arrow.read_numbers(cells, name)
     large = np.abs(numbers) >= LARGEST_LABEL
     if large.any():
         row = int(np.argmax(large))
-        raise _too_large(name, row, cells[row].as_py())
+        said = f"about {numbers[row]:.0f}"
+        raise RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
     return numbers
-
-
-def _too_large(name: str, row: int, value: Any) -> RowError:
-    # A float this large may have been rounded when it was read.
-    is_rounded = isinstance(value, float) and np.isfinite(value)
-    said = f"about {int(value)}" if is_rounded else shown(value)
-    return RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
 
 
 def _distinct(words: pa.Array) -> tuple[list[str], Array]:
@@ -384,21 +337,6 @@ def _distinct(words: pa.Array) -> tuple[list[str], Array]:
     coded = words.dictionary_encode()
     codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
     return coded.dictionary.to_pylist(), codes.astype(np.int64)
-
-
-def _coded(words: pa.Array) -> ranking.Labels:
-    texts, codes = _distinct(words)
-    vocabulary = np.array(texts, dtype=object)
-    return ranking.Labels(codes, vocabulary.dtype, vocabulary)
-
-
-def _labels_of(intervals: Array, order: Array) -> ranking.Labels:
-    """Return intervals of ranks as labels, both ends missing where there is no label."""
-    silent = ~ranking.is_labelled(intervals)[:, np.newaxis]
-    if order.dtype.kind not in "biuf":
-        return ranking.Labels(np.where(silent, -1, intervals), order.dtype, order)
-    values = order[np.where(silent, 0, intervals)]
-    return ranking.Labels(np.where(silent, np.nan, values) if silent.any() else values, order.dtype)
 
 
 def guessed_classes(classes: tuple[str, ...]) -> list[Any]:
@@ -414,22 +352,19 @@ def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] |
     """Return classes, given as text, as numbers if the labels of the table are numbers."""
     if classes is None:
         return None
+    given = f"the classes {','.join(classes)}"
     if text:
-        missing = set(classes) & set(MISSING.to_pylist())
+        missing = set(classes) & set(arrow.MISSING.to_pylist())
         if missing:
-            raise InputError(
-                f"the classes {','.join(classes)}: {min(missing)} in a table is a missing value, "
-                "not a class; choose another word for it"
-            )
+            reason = f"{min(missing)} in a table is a missing value, not a class"
+            raise InputError(f"{given}: {reason}; choose another word for it")
         return list(classes)
     try:
-        numbers = _numbers(pa.array(classes, TEXT), "").to_pylist()
+        numbers = arrow.read_numbers(pa.array(classes, arrow.TEXT), "").tolist()
     except RowError:
-        numbers = [None]
-    if None in numbers:
-        raise InputError(
-            f"the classes {','.join(classes)}: the labels are numbers, the classes are not"
-        )
-    if not np.isfinite(numbers).all():
-        raise InputError(f"the classes {','.join(classes)}: a class must be finite")
+        numbers = [np.nan]
+    if np.isnan(numbers).any():
+        raise InputError(f"{given}: the labels are numbers, the classes are not")
+    if not (np.abs(numbers) < LARGEST_LABEL).all():
+        raise InputError(f"{given}: a class must be finite and smaller than 2^53")
     return [int(number) if number == int(number) else number for number in numbers]

@@ -27,13 +27,12 @@ from pril.errors import InputError, refusing, shown
 from pril.io import model_files
 from pril.metrics import Evaluation, Outcomes, pick_scores
 from pril.ranges import is_by_column, ranges_of
-from pril.tables.cells import NUMBER, column, kind_of, read_numbers, read_words
-from pril.tables.csv_style import CsvStyle
+from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
 from pril.tables.opening import format_of
-from pril.tables.text import codec_of
+from pril.tables.text import CsvStyle, codec_of
 from pril.tables.writing import TableWriter
 
 log = logging.getLogger(__name__)
@@ -420,7 +419,7 @@ class LoadedModel:
 def output_format(file: Path | None, table: Table) -> str:
     """Return the format to write: by the suffix of a file, else the text format of the table."""
     if file is None:
-        return "csv" if table.format.name == "parquet" else table.format.name
+        return "csv" if table.format == "parquet" else table.format
     name = format_of(file)
     if name is None or (name == "parquet" and codec_of(file)):
         raise InputError(f"{file}: the suffix must be one of .csv, .tsv, .jsonl, .parquet")

@@ -23,7 +23,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path, PurePath
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from urllib.request import urlopen
 
@@ -32,10 +32,8 @@ from msgspec.structs import asdict
 from pyarrow import fs
 
 from pril.errors import InputError, MissingFileError, naming_file, shown
-from pril.tables.csv_style import USUAL_CSV, CsvStyle
 from pril.tables.files import STDIN_SUFFIX, Table, TableError, is_pipe
-from pril.tables.formats import FORMATS
-from pril.tables.text import READ_BYTES, codec_of, without_marks
+from pril.tables.text import READ_BYTES, USUAL_CSV, CsvStyle, codec_of, without_marks
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +54,13 @@ IN_PYTHON = {
     ".xls": "import pandas; pandas.read_excel({!r})",
     ".dta": "import pandas; pandas.read_stata({!r})",
     ".sav": f"import pyreadstat; pyreadstat.read_sav({{!r}}, {SPSS_LABELS})[0]",
+}
+TYPED = "the first value of a column tells numbers from words"
+ABOUT = {
+    "csv": f"CSV with commas, {TYPED}",
+    "tsv": f"CSV with tabs, {TYPED}",
+    "parquet": "Parquet, columns have the types in the file",
+    "jsonl": f"JSON Lines, {TYPED}",
 }
 SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no names
 
@@ -100,9 +105,7 @@ def open_table(
     if format is None:
         source = "by its suffix" if name == place else "by its first bytes"
         format = _common_format(name, files)  # noqa: A001
-    log.info(
-        "table: %s, files: %d; read, %s, as %s", name, len(files), source, FORMATS[format].about
-    )
+    log.info("table: %s, files: %d; read, %s, as %s", name, len(files), source, ABOUT[format])
     for aspect in asked:
         if brackets and aspect in ("decimal", "thousands"):
             continue
@@ -114,7 +117,7 @@ def open_table(
         if value != getattr(USUAL_CSV, aspect):
             way = "as asked for" if aspect in asked else "as in the model"
             log.info("%s: %r, %s", aspect, value, way)
-    return Table(files, name, FORMATS[format], style).stamped().find_columns(root)
+    return Table(files, name, format, style).stamped().find_columns(root)
 
 
 def _find(place: str) -> tuple[list[Any], PurePath]:
@@ -122,12 +125,12 @@ def _find(place: str) -> tuple[list[Any], PurePath]:
     path, root = Path(place), None
     files: list[Any]
     if place == "-":
-        files = [_copy_of(sys.stdin.buffer)]
+        files = [_copy_of(sys.stdin.buffer, STDIN_SUFFIX, "<stdin>")]
     elif "://" in place:
         files, root = open_url(place)
     elif path.is_fifo():
         with path.open("rb") as pipe:
-            files = [_copy_of(pipe)]
+            files = [_copy_of(pipe, STDIN_SUFFIX, "<stdin>")]
     elif path.is_dir():
         files, root = sorted(filter(Path.is_file, path.rglob("*"))), path
     elif path.exists():
@@ -183,12 +186,12 @@ def _is_hidden(parts: Iterable[str]) -> bool:
     return any(part.startswith((".", "_")) for part in parts)
 
 
-def _copy_of(pipe: IO[bytes]) -> Path:
-    """Copy a pipe to a temporary file, which is removed when the process ends."""
-    with tempfile.NamedTemporaryFile(prefix="pril-", suffix=STDIN_SUFFIX, delete=False) as file:
+def _copy_of(stream: Any, suffix: str, name: str) -> Path:
+    """Copy a stream to a temporary file, which is removed when the process ends."""
+    with tempfile.NamedTemporaryFile(prefix="pril-", suffix=suffix, delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
-        with naming_file("<stdin>"):
-            shutil.copyfileobj(pipe, file, READ_BYTES)
+        with naming_file(name):
+            shutil.copyfileobj(stream, file, READ_BYTES)
     return Path(file.name)
 
 
@@ -283,16 +286,13 @@ def _copy(address: str, url: str, suffixes: list[str]) -> Path:
 
     The copy gets the time of change that the server tells, by which a checkpoint knows the table.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pril-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    file = folder / "".join(["table", *suffixes[-2:]])
-    with urlopen(address, timeout=SECONDS) as answer, file.open("wb") as copy:  # noqa: S310
+    with urlopen(address, timeout=SECONDS) as answer:  # noqa: S310
         if answer.status != HTTPStatus.OK:
             said = f"{answer.status} {answer.reason}".strip()
             raise TableError(f"{url}: the server answered {said}, which is not the whole table")
         if (way := answer.headers.get("Content-Encoding", "identity")) != "identity":
             raise TableError(f"{url}: the server sent it as {shown(way)}, which was not asked for")
-        shutil.copyfileobj(answer, copy, READ_BYTES)
+        file = _copy_of(answer, "".join(suffixes[-2:]), url)
         changed = answer.headers.get("Last-Modified")
         size = answer.headers.get("Content-Length")
     if size is not None and size.isdecimal() and file.stat().st_size != int(size):

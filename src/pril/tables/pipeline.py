@@ -69,7 +69,7 @@ class Pipeline(pipeline.Pipeline):
             names. With a `ColumnEncoder` a column that is None or not there is missing, and other
             keys are ignored, as in a table.
         """
-        from pril.tables.row_encoder import RowEncoder
+        from pril.tables.encoder import RowEncoder
 
         learner = Parts.of(self).learner
         if not hasattr(type(learner), "stream"):

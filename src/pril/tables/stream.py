@@ -31,8 +31,9 @@ from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
 from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
-from pril.tables.cells import NUMBER, TEXT
+from pril.tables.arrow import NUMBER, TEXT
 from pril.tables.checkpoints import Checkpoint
+from pril.tables.encoder import RowEncoder
 from pril.tables.files import TableError, TableWarning, quote_columns
 from pril.tables.growing import grow, grows, undoing, warn_of_features
 from pril.tables.json_lines import (
@@ -48,7 +49,6 @@ from pril.tables.json_lines import (
 )
 from pril.tables.label_columns import LabelColumns, LabelKind, to_note
 from pril.tables.model import LoadedModel
-from pril.tables.row_encoder import RowEncoder
 from pril.tables.survey import MANY_ROWS
 from pril.tables.text import LONGEST_ROW, TOO_LONG, whole_lines, without_marks
 

@@ -18,16 +18,7 @@ from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.core.words import some_of
 from pril.errors import ClassOrderWarning, RowError, shown
-from pril.tables.cells import (
-    CURRENCIES,
-    TEXT,
-    kind_of,
-    misread_number,
-    pandas_index,
-    read_numbers,
-    read_words,
-    with_numbers,
-)
+from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
 from pril.tables.label_columns import Brackets, LabelColumns, Votes
@@ -66,7 +57,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
     _check_names(table, task)
     chosen = Columns([], [], {})
     for column in table.schema:
-        name, kind = column.name, kind_of(column.type)
+        name, kind = column.name, arrow.kind_of(column.type)
         if name in task.text and kind in ("number", "empty", "dates", "text"):
             kind = "text"
             log.info("%s: read as words, as asked for", name)
@@ -110,7 +101,7 @@ def _why_ignored(table: Table, task: Task, name: str, kind: str) -> str | None:
     is_named = name in (task.features or ())
     if name in task.drop or (task.features is not None and not is_named):
         return "not asked for"
-    if name in pandas_index(table.schema) and not is_named:
+    if name in arrow.pandas_index(table.schema) and not is_named:
         return "the index of a DataFrame"
     if kind == "number" or (kind == "text" and task.one_hot):
         return None
@@ -122,11 +113,11 @@ def _why_ignored(table: Table, task: Task, name: str, kind: str) -> str | None:
 
 def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
     """Refuse a column of words if nearly all of them are numbers, but for how they are written."""
-    row = misread_number(words, typed=table.format.is_typed)
+    row = arrow.misread_number(words, typed=not table.is_csv)
     if row < 0:
         return
     word = words[row].as_py()
-    signs = re.findall(f"[%{CURRENCIES}]", word)
+    signs = re.findall(f"[%{arrow.CURRENCIES}]", word)
     numbers = f"numbers: write them without {signs[0]}" if signs else "numbers"
     reason = (
         f"column {name!r} is {shown(word)}, and would be learned as words, but nearly all of its "
@@ -160,18 +151,14 @@ def warn_of_columns(
     source: str, row_ids: list[str], unlike: dict[str, str], left_out: list[str], hint: str
 ) -> None:
     """Warn of columns that say nothing about new rows: row ids, names, remarks."""
-    for name in row_ids:
-        warning = TableWarning(
-            f"{source}: the column {name!r} looks like a row id: no whole number in it occurs "
-            "twice; a row id says nothing about new rows",
-            hint=hint,
-        )
-        warnings.warn(warning, stacklevel=2)
+    id_like = "looks like a row id: no whole number in it occurs twice; a row id says nothing about"
+    reasons = dict.fromkeys(row_ids, f"{id_like} new rows")
     for name, share in unlike.items():
-        said = f"{source}: the column {name!r} has {share}, which say little about new rows"
-        is_left_out = name in left_out
-        warning = TableWarning(f"{said}; it is left out" if is_left_out else said, hint=hint)
-        warnings.warn(warning, stacklevel=2)
+        end = "; it is left out" if name in left_out else ""
+        reasons[name] = f"has {share}, which say little about new rows{end}"
+    for name, reason in reasons.items():
+        message = f"{source}: the column {name!r} {reason}"
+        warnings.warn(TableWarning(message, hint=hint), stacklevel=2)
 
 
 # --- Which labels there are ----------------------------------------------------------------------
@@ -209,8 +196,7 @@ class LabelCounts:
         sums = [("row", "count"), ("learned", "sum"), ("row", "min")]
         for group in counted.aggregate(sums).to_pylist():
             row = group["row_min"]
-            label = tuple(labels.cell(row, k) for k in range(len(names)))
-            self._count(label, group["row_count"], group["learned_sum"], first + row)
+            self._count(labels.cells(row), group["row_count"], group["learned_sum"], first + row)
         counting = np.flatnonzero(used)
         for vote, row in self.columns.votes_cast(select_rows(block, used)).items():
             # A class may occur only among the votes that are left out: count its label zero times.
@@ -248,10 +234,9 @@ class LabelCounts:
         """Return the classes, and the different labels as ranks."""
         names = self.columns.names
         place = f"{table.name}: {quote_columns(names)}"
-        labelled = [entry for entry in self.seen.items() if entry[0] != self._unlabelled]
-        if not labelled:
+        seen = self._labelled()
+        if not seen:
             raise TableError(f"{place}: no row has a label")
-        seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by first row
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.settle(table)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
@@ -272,15 +257,14 @@ class LabelCounts:
         """Return how labels are read, now that all of them are known."""
         if not isinstance(self.columns.kind, Brackets):
             return self.columns
-        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
-        rows = {cells[0]: row for cells, (_, _, row) in labelled}
-        texts = dict(sorted(rows.items(), key=lambda entry: entry[1]))
+        texts = {cells[0]: row for cells, (_, _, row) in self._labelled()}
         with table.naming_rows(0, self.columns.names):
             return self.columns.settled(texts, table.other_place)
 
-    def n_unlabelled(self) -> int:
-        """Return how many rows have no label."""
-        return self.seen.get(self._unlabelled, [0])[0]
+    def _labelled(self) -> list[tuple[tuple[Any, ...], list[int]]]:
+        """Return the entries of labels that are not missing, by first row."""
+        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
+        return sorted(labelled, key=lambda entry: entry[1][-1])
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
         """Return what labels there are, for people and machines: see `to_ranks`."""
@@ -293,7 +277,7 @@ class LabelCounts:
         return {
             "classes": [{"class": ranking.plain(name), **ends[k]} for k, name in enumerate(order)],
             "widths": {str(width): widths[width] for width in sorted(widths) if widths[width]},
-            "unlabelled_rows": self.n_unlabelled(),
+            "unlabelled_rows": self.seen.get(self._unlabelled, [0])[0],
             "zero_weight_rows": self.n_weightless,
         }
 
@@ -343,7 +327,7 @@ class Survey:
             used = task.counting(block)
         labelled = self.counts.add(block, first, table, used, learning)
         with table.naming_rows(first):
-            block = with_numbers(block, list(self.encoder.numbers))
+            block = arrow.with_numbers(block, list(self.encoder.numbers))
         features = block.drop_columns(list(dict.fromkeys(task.columns)))
         try:
             with table.naming_rows(row_numbers(first, learning)):
@@ -356,7 +340,9 @@ class Survey:
             with table.naming_rows(row_numbers(first, ~learning)):
                 self.encoder.check(select_rows(features, ~learning))
         if first == 0:
-            cells = {name: read_numbers(block.column(name), name) for name in self.columns.numbers}
+            cells = {
+                name: arrow.read_numbers(block.column(name), name) for name in self.columns.numbers
+            }
             self.row_ids = [name for name in cells if looks_like_row_id(cells[name], name)]
             self._look_at_words(table, task, block)
         self.rows += block.num_rows
@@ -371,12 +357,12 @@ class Survey:
         """
         named = (*task.text, *(task.features or ()))
         labels = self.counts.columns
-        if labels.cell_type == TEXT and labels.classes is None:
+        if labels.cell_type == arrow.TEXT and labels.classes is None:
             for name in labels.names:
                 if name not in task.text:
-                    _refuse_numbers(table, name, read_words(block.column(name), name))
+                    _refuse_numbers(table, name, arrow.read_words(block.column(name), name))
         for name in self.columns.words:
-            words = read_words(block.column(name), name)
+            words = arrow.read_words(block.column(name), name)
             if name not in task.text:
                 _refuse_numbers(table, name, words)
             if name not in named and (share := hardly_alike(words)):

@@ -16,7 +16,7 @@ from pril.core.scikit import validate_params
 from pril.core.weights import class_weights, label_weights
 from pril.errors import InputError, RowError, refusing
 from pril.ranges import PredictionRanges, check_promise
-from pril.tables.cells import read_numbers, read_words
+from pril.tables import arrow
 from pril.tables.label_columns import LabelKind, to_note, typed_classes
 
 CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
@@ -68,7 +68,7 @@ class Task:
         """Return the rows' weights, None if there are none."""
         if self.weight is None:
             return None
-        weights: Array = read_numbers(block.column(self.weight), self.weight)
+        weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
         good = np.isfinite(weights) & (weights >= 0.0)
         if not good.all():
             row = int(np.argmin(good))
@@ -85,7 +85,7 @@ class Task:
         """Return a number of 53 random bits for each row's group, None if there are no groups."""
         if self.groups is None:
             return None
-        words = read_words(block.column(self.groups), self.groups).dictionary_encode()
+        words = arrow.read_words(block.column(self.groups), self.groups).dictionary_encode()
         if words.null_count:
             row = int(np.argmax(words.is_null().to_numpy(zero_copy_only=False)))
             raise RowError("groups", row, f"column {self.groups!r}, the group, is missing")

@@ -1,18 +1,29 @@
-"""Files of text in blocks of whole rows."""
+"""Files of text in blocks of whole rows, and how CSV is written: cells, numbers, encoding."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import PurePath
 from typing import IO, Any
 
-import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import asdict
 
-from pril.errors import RowError
+from pril.core.arrays import Array
+from pril.core.brackets import GROUPS, check_marks
+from pril.errors import InputError, RowError, shown
+from pril.tables import arrow
 
+# isort: split
+import pyarrow as pa  # after `arrow`, which says what to install if pyarrow is missing
+import pyarrow.compute as pc
+
+UTF8 = "utf-8"
 READ_BYTES = 1 << 20  # read from a file at once
 LONGEST_ROW = 1 << 24  # bytes of a row of text, as it is written
 TOO_LONG = f"longer than {LONGEST_ROW:,} bytes, the most that a row may have"
@@ -25,10 +36,11 @@ def codec_of(file: Any) -> str | None:
     return CODECS.get(PurePath(str(file)).suffix.lower())
 
 
-def open_text(file: Any) -> Any:
-    """Open a file, decompressed if its suffix says so."""
+def open_text(file: Any, style: CsvStyle) -> Any:
+    """Open a file, decompressed if its suffix says so, as UTF-8."""
     stream, codec = file.open("rb"), codec_of(file)
-    return pa.CompressedInputStream(stream, codec) if codec else stream
+    stream = pa.CompressedInputStream(stream, codec) if codec else stream
+    return stream if style.is_utf8 else Transcoded(stream, style.encoding)
 
 
 def without_marks(data: bytes) -> bytes:
@@ -131,3 +143,131 @@ def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
         if not one_row.match(rest + b"\n"):
             raise RowError("X", 0, "a quote opens a cell in this row, and nothing closes it")
         yield rest + b"\n"
+
+
+# --- How CSV is written --------------------------------------------------------------------------
+
+
+class CsvStyle(Struct, frozen=True):
+    """How cells, numbers and text are written; the defaults are those of most programs."""
+
+    delimiter: str = ","
+    decimal: str = "."
+    thousands: str = ""  # none
+    encoding: str = UTF8
+
+    def __post_init__(self) -> None:
+        mark = self.delimiter
+        if len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0':
+            raise InputError(f"delimiter {mark!r}: expected one ASCII character, such as ';'")
+        check_marks(self.decimal, self.thousands)
+        try:
+            "".encode(self.encoding)
+            codecs.getincrementaldecoder(self.encoding)()
+        except (LookupError, TypeError, ValueError):
+            name = shown(self.encoding)
+            raise InputError(
+                f"encoding {name}: it is unknown; expected one such as 'cp1252' or 'utf-16'"
+            ) from None
+
+    def to_note(self) -> dict[str, str] | None:
+        """Return the style as a model file keeps it; None for the usual one."""
+        return None if self == USUAL_CSV else asdict(self)
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether text is read as it is."""
+        return codecs.lookup(self.encoding).name == UTF8
+
+    @property
+    def has_points(self) -> bool:
+        """Whether numbers are written as everywhere else: with a point, and without groups."""
+        return self.decimal == "." and not self.thousands
+
+    # --- Numbers ---
+
+    def with_points(self, cells: pa.Array, name: str) -> pa.Array:
+        """Return text with its numbers written with a point, and without groups of digits.
+
+        What is not a number stays. A number of another style is refused, since it would be misread.
+        """
+        if self.has_points:
+            return cells
+        trimmed = pc.ascii_trim_whitespace(cells)
+        groups, number = _patterns(self.decimal, self.thousands)
+        is_number = pc.fill_null(pc.match_substring_regex(trimmed, number), False)
+        others = pc.and_not(pc.match_substring_regex(trimmed, arrow.POINT_NUMBER), is_number)
+        row = pc.index(others, True).as_py()
+        if row >= 0:
+            marks = f"the decimal mark {self.decimal!r}"
+            marks += f" and {self.thousands!r} between thousands" if self.thousands else ""
+            reason = f"column {name!r} is {shown(cells[row].as_py())}, not a number with {marks}"
+            raise RowError("X", row, reason, hint="decimal")
+        numbers = trimmed.filter(is_number)
+        if groups:
+            numbers = pc.replace_substring_regex(numbers, groups, "")
+        numbers = pc.replace_substring(numbers, self.decimal, ".")
+        return pc.replace_with_mask(cells, is_number, numbers)
+
+    def read_numbers(self, cells: pa.Array, name: str) -> Array:
+        """Return text as floats, NaN for what is missing."""
+        return arrow.read_numbers(self.with_points(cells, name), name)
+
+
+USUAL_CSV = CsvStyle()
+
+
+@cache
+def _patterns(decimal: str, thousands: str) -> tuple[str, str]:
+    """Return patterns of what separates groups, if anything does, and of a number.
+
+    A number with groups has no exponent.
+    """
+    mark = f"[{decimal}]"
+    number = f"([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?"
+    groups = f"[{GROUPS[thousands]}]" if thousands else ""
+    if groups:
+        number += f"|{arrow.FIRST_GROUP}({groups}{arrow.GROUP})+({mark}[0-9]*)?"
+    return groups, f"^[+-]?({number})$"
+
+
+class Transcoded:
+    """The bytes of a stream of another encoding, as UTF-8.
+
+    What cannot be decoded is a RowError about the row after those that were returned.
+    """
+
+    def __init__(self, stream: Any, encoding: str) -> None:
+        self._stream, self._encoding = stream, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._error: str | None = None
+
+    def read(self, size: int) -> bytes:
+        """Return about that many bytes, or what comes before bytes that cannot be decoded."""
+        while self._error is None:
+            data = self._stream.read(size)
+            before = self._decoder.getstate()
+            try:
+                text = self._decoder.decode(data, final=not data)
+            except UnicodeError as error:
+                self._error = f"it is not {self._encoding}: {error}"
+                if isinstance(error, UnicodeDecodeError):
+                    bad = shown(error.object[error.start : error.end])
+                    self._error = f"it has the bytes {bad}, not {self._encoding}"
+                self._decoder.setstate(before)
+                text = self._start_of(data)
+            if text or (not data and self._error is None):
+                return text.encode(errors="surrogatepass")
+        raise RowError("X", 0, self._error, hint="encoding")
+
+    def _start_of(self, data: bytes) -> str:
+        """Return what can be decoded, up to the bytes that cannot."""
+        parts = []
+        with suppress(UnicodeError):
+            for byte in data:
+                parts.append(self._decoder.decode(bytes([byte])))
+        return "".join(parts)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()

@@ -32,7 +32,7 @@ from pril.errors import InputError, shown
 from pril.learners.boosting.features import LEAST
 from pril.metrics import Evaluation
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.cells import NUMBER, one_batch
+from pril.tables.arrow import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Table, TableError, TableWarning, Watcher, no_column

@@ -1,4 +1,4 @@
-"""Write tables batch by batch: CSV, JSON Lines and Parquet."""
+"""Write tables batch by batch: CSV, JSON Lines and Parquet; and a small one to try commands on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -20,9 +21,10 @@ from msgspec.structs import replace
 
 from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
-from pril.tables.cells import kind_of
-from pril.tables.csv_style import USUAL_CSV, CsvStyle
-from pril.tables.text import codec_of
+from pril.labels import from_votes
+from pril.tables import arrow
+from pril.tables.json_lines import form_of
+from pril.tables.text import USUAL_CSV, CsvStyle, codec_of
 
 
 @contextmanager
@@ -108,8 +110,7 @@ class TableWriter:
 
 def _objects(batch: pa.RecordBatch) -> list[str]:
     """Return the rows as JSON, written column by column, which is faster."""
-    keys = [json.dumps(name, ensure_ascii=False).replace("%", "%%") for name in batch.schema.names]
-    form = f"{{{', '.join(f'{key}: %s' for key in keys)}}}"
+    form = form_of((name, "%s") for name in batch.schema.names)
     return [form % row for row in zip(*map(_json_cells, batch.columns), strict=True)]
 
 
@@ -124,11 +125,12 @@ def _json_cells(cells: pa.Array) -> list[str]:
 def _csv_bytes(batch: pa.RecordBatch, style: CsvStyle, *, header: bool) -> bytes:
     """Return rows as CSV. pyarrow's own writer puts quotes around every cell, or around none."""
     text, delimiter = pa.large_string(), style.delimiter
-    texts = [
-        style.write_numbers(cells) if kind_of(cells.type) == "number" else cells.cast(text)
-        for cells in batch.columns
-    ]
-    cells = [_quoted_cells(cells, delimiter) for cells in texts]
+    cells = []
+    for column in batch.columns:
+        own = column.cast(text)
+        if arrow.kind_of(column.type) == "number":
+            own = pc.replace_substring(own, ".", style.decimal)
+        cells.append(_quoted_cells(own, delimiter))
     lines = pc.binary_join_element_wise(*cells, pa.scalar(delimiter, text))
     if header:
         names = [_quoted_cells(pa.array([name], text), delimiter) for name in batch.schema.names]
@@ -147,3 +149,41 @@ def _quoted_cells(cells: pa.Array, delimiter: str) -> pa.Array:
     quote = pa.scalar('"', pa.large_string())
     quoted = pc.binary_join_element_wise(quote, some, quote, pa.scalar("", pa.large_string()))
     return pc.replace_with_mask(cells, marked, quoted)
+
+
+# --- A small table: flats, each rated by three people who disagree -------------------------------
+
+GRADES = np.array(["poor", "fair", "good", "great"], dtype=object)
+
+
+def write_flats(folder: Path, n: int = 400) -> tuple[str, str, str, str]:
+    """Write a table with ranges and one with exact grades; return the demo's file names."""
+    rng = np.random.default_rng(7)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("flats.csv", "new.csv"):
+        built = rng.integers(1890, 2024, n)
+        refit = np.maximum(built, rng.integers(1970, 2024, n))
+        damp = rng.poisson(1.0, n)
+        light = rng.uniform(0, 10, n)
+        heating = rng.choice(["gas", "coal", "heat pump"], n, p=[0.6, 0.15, 0.25])
+        quality = (built - 1950) / 60 + (refit - 1995) / 12 - 0.9 * damp + light / 3
+        quality += np.where(heating == "coal", -1.5, np.where(heating == "gas", 0.0, 0.8))
+        rank = np.digitize(quality + rng.normal(0, 0.3, n), [0.0, 2.0, 4.0])
+        seen = rank[:, np.newaxis] + rng.choice([-1, 0, 1], (n, 3), p=[0.2, 0.6, 0.2])
+        votes = GRADES[np.clip(seen, 0, 3)]
+        votes[rng.random((n, 3)) < 0.2] = None
+        low, high = from_votes(votes, classes=GRADES).T
+        labels = {"low": low, "high": high} if name == "flats.csv" else {"grade": GRADES[rank]}
+        flats = {
+            "built": built,
+            "refit": pa.array(refit, mask=rng.random(n) <= 0.05),
+            "damp_spots": damp,
+            "light": light.round(1),
+            "heating": heating,
+            **labels,
+        }
+        with (folder / name).open("wb") as file:
+            TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(flats), {})
+    names = ("flats.csv", "new.csv", "rated.csv", "flats.png")
+    flats_csv, new_csv, rated_csv, picture = (str(folder / name) for name in names)
+    return flats_csv, new_csv, rated_csv, picture

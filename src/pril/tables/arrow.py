@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pril.core import spellings
+from pril.core import ranking
 from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
@@ -38,7 +38,7 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-POINT_NUMBER = f"^{spellings.NUMBER}$"
+POINT_NUMBER = f"^{ranking.NUMBER}$"
 # A number but for marks that only a reader who knows them can tell: 3,14 or 1.234,5 or 12 %.
 CURRENCIES = "$\u20ac\u00a3\u00a5"
 _SIGN, _UNIT = "[+\u2212-]?", f"[{CURRENCIES}]"
@@ -190,7 +190,7 @@ def with_numbers(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 def _parsed(cells: pa.Array, name: str) -> pa.Array:
     """Return text as floats. Missing values are searched for only if the plain way fails.
 
-    A number is one of `spellings.NUMBER`, or infinite: inf or infinity, in any spelling.
+    A number is one of `ranking.NUMBER`, or infinite: inf or infinity, in any spelling.
     """
     with suppress(pa.ArrowInvalid):
         return _cast(cells)
@@ -221,10 +221,7 @@ def _cast(cells: pa.Array) -> pa.Array:
 
 def _truth_as_numbers(cells: pa.Array) -> pa.Array:
     """Return text with 1 for true and 0 for false, in any spelling."""
-    try:
-        lower = pc.utf8_lower(cells)
-    except pa.ArrowInvalid:  # not UTF-8: the caller names the row
-        return cells
+    lower = pc.ascii_lower(cells)
     for word, number in (("true", "1"), ("false", "0")):
         cells = pc.replace_with_mask(cells, pc.equal(lower, word), pa.scalar(number, cells.type))
     return cells
