@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 # other only; a change of one makes all code anew.
 PACKAGE = "pril"
 MODULES = (
+    "core.arrays",
     "core.code_cache",
     "core.coarsening",
     "core.coarsening_by_row",

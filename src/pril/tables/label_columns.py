@@ -327,7 +327,7 @@ def _numbers(cells: pa.Array, name: str) -> Array:
     large = np.abs(numbers) >= LARGEST_LABEL
     if large.any():
         row = int(np.argmax(large))
-        said = f"about {numbers[row]:.0f}"
+        said = f"about {numbers[row]:.0f}" if np.isfinite(numbers[row]) else numbers[row]
         raise RowError("X", row, f"column {name!r} is {said}, which is too large for a label")
     return numbers
 

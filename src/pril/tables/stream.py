@@ -235,7 +235,7 @@ class LineStream:
         else:
             rows = rows_to_rate(learner, features)
         if self.names:
-            self._engine.check_online()
+            learning.refuse_online(learner)
         if isinstance(learner, LinearMixin):
             self._engine.inspect_rows(rows)
         return rows
