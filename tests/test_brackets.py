@@ -329,10 +329,13 @@ def test_all_texts_that_cannot_be_read_are_named(good, bad, tmp_path, monkeypatc
     said = bad("fit", f"t.{suffix}", *fit)
     assert said.startswith(f"t.{suffix}, row 12: column 'income': 'a lot' cannot be read: ")
     advice = (
-        "; correct the text, name it by --missing if it is no answer, or put the ends into two "
+        "; correct the text, say how numbers are written by --decimal and --thousands, name it by "
     )
     said, _, more = said.partition(advice)
-    assert more == "columns of numbers: --lower, --upper, --edges"
+    assert more == (
+        "--missing if it is no answer, or put the ends into two columns of numbers: --lower, "
+        "--upper, --edges"
+    )
     assert said.endswith("; nor can these be read: row 121: 'about average'")
     assert bad("fit", f"t.{suffix}", *fit, "--edges=20000,50000").partition(advice)[0] == said
     monkeypatch.undo()
@@ -426,7 +429,10 @@ def test_marks_of_numbers_are_those_of_brackets_too(good, bad, feed, tmp_path, s
     rows = [{"x": t % 3, "rent": forms[t % 3]} for t in range(60)]
     file = write(tmp_path / f"t.{suffix}", rows)
     fit = ["fit", file, "--label=rent", "--brackets", "--holdout=0", "-o", "m.pril"]
-    assert "'unter 3.000 \u20ac' cannot be read: 3.000 may have decimals or thousands" in bad(*fit)
+    said = bad(*fit)
+    assert "'unter 3.000 \u20ac' cannot be read: 3.000 may have decimals or thousands" in said
+    assert "--thousands" in said
+    assert "--thousands" in bad(*fit, "--decimal=,")
     assert "4.500,50 is not a number with" in bad(*fit, "--thousands=,")
     assert "--decimal ;: expected" in bad(*fit, "--decimal=;").replace("'", "")
     found = json.loads(good(*fit, *GERMAN, "--json"))

@@ -30,14 +30,17 @@ from sklearn.feature_selection import (
     SelectFromModel,
     SequentialFeatureSelector,
 )
-from sklearn.inspection import partial_dependence, permutation_importance
+from sklearn.frozen import FrozenEstimator
+from sklearn.inspection import PartialDependenceDisplay, partial_dependence, permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ConfusionMatrixDisplay, log_loss
 from sklearn.model_selection import (
     GridSearchCV,
+    GroupKFold,
     HalvingGridSearchCV,
     KFold,
     RandomizedSearchCV,
+    StratifiedGroupKFold,
     StratifiedKFold,
     TunedThresholdClassifierCV,
     check_cv,
@@ -275,6 +278,57 @@ def test_explaining_models():
             again = clone(model).fit(X[train[:size]], y[train[:size]])
             assert score == again.score(X[test], y[test])
     plt.close("all")
+
+
+def test_the_curve_of_one_class_is_drawn():
+    X, y, _ = survey()
+    frame = pd.DataFrame(X, columns=list("abc"))
+    model = OrderedLogit(classes=GRADES).fit(frame, y)
+    shown = PartialDependenceDisplay.from_estimator(model, frame, ["a"], target="great")
+    assert (np.diff(shown.lines_[0, 0].get_ydata()) > 0).all()  # its weight is positive
+
+
+def test_folds_of_groups_stratified_by_range():
+    X, pairs, _ = open_survey()
+    groups = np.arange(len(X)) // 10
+    splitter = StratifiedGroupKFold(4)
+    scores = cross_val_score(learner(), X, pairs, cv=splitter, groups=groups)
+    assert scores.mean() > 0.85
+    for train, test in splitter.split(X, pairs, groups):
+        assert not set(groups[train]) & set(groups[test])
+
+
+def test_metadata_are_routed():
+    """Rows of weight 0 are left out, and groups reach the learner and the splitter."""
+    X, y, _ = survey()
+    weight = np.where(np.arange(len(X)) < 300, 1.0, 0.0)
+    scaled = StandardScaler().fit(X[:300])
+    with sklearn.config_context(enable_metadata_routing=True):
+        steps = (
+            StandardScaler().set_fit_request(sample_weight=True),
+            OrderedLogit(classes=GRADES).set_fit_request(sample_weight=True),
+        )
+        model = make_pipeline(*steps).fit(X, y, sample_weight=weight)
+        boosting = pril.OrderedBoosting(classes=GRADES, max_iter=5, random_state=0)
+        boosting.set_fit_request(groups=True)
+        groups = np.arange(len(X)) // 10
+        search = GridSearchCV(boosting, {"max_leaf_nodes": [4]}, cv=GroupKFold(2))
+        found = search.fit(X, y, groups=groups)
+        direct = clone(boosting).set_params(max_leaf_nodes=4).fit(X, y, groups=groups)
+    alone = OrderedLogit(classes=GRADES).fit(scaled.transform(X[:300]), y[:300])
+    np.testing.assert_allclose(model[-1].coef_, alone.coef_, rtol=1e-6)
+    np.testing.assert_array_equal(found.predict(X), direct.predict(X))
+
+
+def test_a_fitted_model_of_words_is_calibrated_and_stacked():
+    X, y, rank = survey()
+    words = np.array(GRADES, dtype=object)[rank]
+    fitted = PRIL(classes=GRADES, random_state=0).fit(X, y)
+    alone = fitted.score(X, words)
+    calibrated = CalibratedClassifierCV(FrozenEstimator(fitted)).fit(X, words)
+    stacked = StackingClassifier([("a", fitted)], LogisticRegression(max_iter=1000), cv="prefit")
+    for model in (calibrated, stacked.fit(X, words)):
+        assert model.score(X, words) > alone - 0.1
 
 
 def test_calibrating_and_one_class_against_the_rest():

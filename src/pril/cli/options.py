@@ -410,8 +410,9 @@ class FitOptions(TaskOptions):
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
     "brackets": (
-        "correct the text, name it by --missing if it is no answer, or put the ends into two "
-        "columns of numbers: --lower, --upper, --edges"
+        "correct the text, say how numbers are written by --decimal and --thousands, name it by "
+        "--missing if it is no answer, or put the ends into two columns of numbers: --lower, "
+        "--upper, --edges"
     ),
     "edges": "pass --edges, the cut points between the classes",
     "again": "to learn them once more pass --again",

@@ -121,7 +121,7 @@ def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
     numbers = f"numbers: write them without {signs[0]}" if signs else "numbers"
     reason = (
         f"column {name!r} is {shown(word)}, and would be learned as words, but nearly all of its "
-        f"cells look like {numbers}, or ask for the column as text if they are words"
+        f"cells look like {numbers}; if they are words, read the column as text"
     )
     with table.naming_rows(0):
         raise RowError("X", row, reason, hint="text" if signs else "decimal")
