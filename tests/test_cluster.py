@@ -383,9 +383,8 @@ def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
     warned = pytest.warns(UserWarning, match=r"the Dask scheduler at tcp://\S+ has no workers yet")
     lost = pytest.raises(OSError, match=r"the Dask cluster went away, .* no worker for 1 s")
     monkeypatch.setattr("pril.dask.client.NO_WORKER_LIMIT", 1.0)
-    run = start(table, TASK, None)
-    with idle, lost, warned, connected(idle.scheduler_address, None, timeout="1s") as run.client:
-        run()
+    with idle, lost, warned, connected(idle.scheduler_address, None, timeout="1s") as client:
+        start(table, TASK, client)()
 
 
 @pytest.mark.slow
