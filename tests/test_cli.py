@@ -1273,7 +1273,7 @@ def test_a_full_disk(good, bad, tmp_path, full_disk):
 def test_fit_says_that_it_reads_before_it_has_read_anything(tmp_path, option, said):
     command = [*PRIL, "fit", "-", *RANGES, "-o", str(tmp_path / "m.pril"), *option]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        has_said = select([process.stderr], [], [], 5 if said == b"" else 60)[0]
+        has_said = select([process.stderr], [], [], 2 if said == b"" else 60)[0]
         assert (process.stderr.readline() if has_said else b"") == said
         _, rest = process.communicate(b"")
     assert rest == b"pril: <stdin> is empty\n"
