@@ -1,6 +1,7 @@
 """How Sphinx builds the site: `make docs`."""
 
 import inspect
+import logging
 import os
 import re
 import sys
@@ -13,6 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # thumbnails.py
 
 import pril
 from pril.core.registry import LEARNERS
+
+# That something compiles is no result of an example.
+logging.getLogger("pril.core.compile_time").setLevel(logging.ERROR)
 
 project = "pril"
 author = "The pril developers"

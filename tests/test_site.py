@@ -42,6 +42,14 @@ def pages():
     return {path: Page(path) for path in PAGES}
 
 
+def test_no_example_warns():
+    pages = {path.name: path.read_text(encoding="utf-8") for path in SITE.glob("auto_examples/*.html")}
+    examples = {name: text for name, text in pages.items() if name.startswith("plot_")}
+    assert len(examples) > 10
+    for noise in ("Warning:", "compiling, once"):
+        assert [name for name, text in examples.items() if noise in text] == []
+
+
 def test_every_internal_link_resolves(pages):
     broken = []
     for path, page in pages.items():
