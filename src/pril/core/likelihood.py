@@ -62,6 +62,7 @@ MOST_HALVINGS = 40
 EXTRAPOLATED = (1.0, 0.5, 0.25)  # shares of the way that steps lead to
 EXTRAPOLATED_LOSS = 1.0  # of the log-likelihood: what steps lead to need not be its maximum
 MOST_EXTRAPOLATED = 40  # steps of EM: where it has not helped by then, it may go in circles
+CAUTIOUS = 0.5  # of a step after these: whole steps may go to and fro, as the chances follow them
 LARGEST_EXPONENT = 400  # of two, that features are scaled by
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
 FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
@@ -614,6 +615,7 @@ def maximise(
         if mechanism is not None:
             mechanism, q = mechanism.step(own.counts, doubt)
             point = replace(point, chances=Chances(rows.kinds, q))
+            step *= 1.0 if n_iter < MOST_EXTRAPOLATED else CAUTIOUS
         point, own, sums = _climb(point, step, lowest, look_at)
         gained = abs(sums.loglik - before)
         if mechanism is not None and n_iter < MOST_EXTRAPOLATED:
