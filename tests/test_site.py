@@ -43,7 +43,9 @@ def pages():
 
 
 def test_no_example_warns():
-    pages = {path.name: path.read_text(encoding="utf-8") for path in SITE.glob("auto_examples/*.html")}
+    pages = {
+        path.name: path.read_text(encoding="utf-8") for path in SITE.glob("auto_examples/*.html")
+    }
     examples = {name: text for name, text in pages.items() if name.startswith("plot_")}
     assert len(examples) > 10
     for noise in ("Warning:", "compiling, once"):
