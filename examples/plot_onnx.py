@@ -68,26 +68,27 @@ print("outputs", [value.name for value in session.get_outputs()])
 
 
 def answer(table):
-    """Return what the file says of a table: classes, and probabilities from lowest to highest."""
+    """Return what the file says of a table: classes, and the probability of each."""
     columns = {name: table[[name]].to_numpy() for name in table}
     return session.run(["label", "probabilities"], columns)
 
 
 label, proba = answer(flats)
-print("same classes:       ", bool((label == model.predict(flats)).all()))
-expected = model.predict_proba(flats)[:, np.searchsorted(model.classes_, GRADES)]
-print("largest difference: ", f"{np.abs(proba - expected).max():.0e}")
+np.testing.assert_array_equal(label, model.predict(flats))
+np.testing.assert_allclose(proba, model.predict_proba(flats), atol=1e-6)
+print("largest difference: ", f"{np.abs(proba - model.predict_proba(flats)).max():.0e}")
 
 # %%
 # The probabilities of the grades for flats with medium light, by year and heating, computed from
-# the ONNX file:
+# the ONNX file. Its columns are those of `predict_proba`, in the order of `classes_`:
 
+columns = np.searchsorted(model.classes_, GRADES)  # from the lowest grade to the highest
 years = np.linspace(1890, 2023, 100)
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.8), layout="constrained", sharey=True)
 for ax, heating in zip(axes, ["none", "coal", "gas"], strict=True):
     table = pd.DataFrame({"built": years, "light": 5.0, "heating": heating})
     colors = plt.get_cmap("viridis")(np.linspace(0.1, 0.95, 4))
-    ax.stackplot(years, answer(table)[1].T, labels=GRADES, colors=colors)
+    ax.stackplot(years, answer(table)[1].T[columns], labels=GRADES, colors=colors)
     ax.set(title=f"heating: {heating}", xlabel="built", xlim=(1890, 2023), ylim=(0, 1))
 axes[0].set_ylabel("probability")
 handles, names = axes[-1].get_legend_handles_labels()
