@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 OLDEST := .venv-oldest
+OTHER_PYTHONS ?= python3.12 python3.13 python3.14
 # Tests start many processes: each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -52,15 +53,20 @@ format: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
 
-# Wheel and sdist, checked, and the README's examples run with the wheel in an empty environment.
+# Wheel and sdist, checked, and the README's examples run with the wheel in empty environments, one for
+# each Python that is there.
 dist: .venv/installed
 	rm -rf output/dist
 	$(BIN)/python -m build --outdir output/dist
 	$(BIN)/twine check --strict output/dist/*
 	$(BIN)/check-wheel-contents output/dist/*.whl
-	$(PYTHON) -m venv output/dist/venv
-	output/dist/venv/bin/python -m pip install --quiet output/dist/*.whl pandas
-	cd output/dist && venv/bin/python -m doctest ../../README.md
+	for python in $(PYTHON) $(OTHER_PYTHONS); do \
+	  $$python -c '' 2> /dev/null || continue; \
+	  $(BIN)/uv venv --quiet --clear --python "$$(command -v $$python)" output/dist/venv && \
+	  $(BIN)/uv pip install --quiet --python output/dist/venv output/dist/*.whl pandas && \
+	  (cd output/dist && venv/bin/python -m doctest ../../README.md) && \
+	  echo "the README's examples run with $$(output/dist/venv/bin/python --version)" || exit 1; \
+	done
 
 clean:
 	rm -rf .venv .venv-demo $(OLDEST) output
