@@ -124,9 +124,7 @@ def read_constraints(X: Any, y: Any, classes: Any) -> Constraints:
     if not labelled.any():
         raise InputError("y has no label in any row: there is nothing to analyse")
     X, intervals = X[labelled], intervals[labelled]
-    i = np.arange(len(order) - 1)
-    signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])
-    return Constraints(X, signs, order, intervals)
+    return Constraints(X, ranking.constraints(intervals, len(order)), order, intervals)
 
 
 # --- Bounds --------------------------------------------------------------------------------------
