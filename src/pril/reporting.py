@@ -35,7 +35,7 @@ from pril.plotting import (
     ScoreAxisDisplay,
     WeightsDisplay,
 )
-from pril.plotting.drawing import INSIDE, OUTSIDE, names_of, rated
+from pril.plotting.drawing import INSIDE, OUTSIDE, rated
 from pril.plotting.predictions import confusion, grid_of
 from pril.ranges import compare_ranges, is_by_column, ranges_of
 
@@ -338,8 +338,7 @@ def _weights(report: Report) -> dict[str, Any] | None:
     shares: Any = getattr(report.learner, "feature_importances_", None)
     if coef is None and shares is None:
         return None
-    n_features = len(shares) if coef is None else coef.shape[-1]
-    names = report.names or names_of(report.parts, n_features)
+    names = report.names or report.parts.names
     if coef is None:
         largest = np.argsort(-shares, kind="stable")[:N_WEIGHTS]
         return {"shares": [[names[j], f"{shares[j]:.1%}"] for j in largest]}

@@ -347,21 +347,14 @@ class ForestDisplay(Display):
         classes = list(dict.fromkeys(rows["class"])) if term == "effect" else [None]
         ax = self._begin(ax, height_of(max(len(names), len(rows) // 2)))
         colors = _colors(len(classes))
+        style: dict[str, Any] = {"fmt": "o", "markersize": 5, "capsize": 3}
         for k, label in enumerate(classes):
             part = rows if label is None else rows[rows["class"] == label]
             place = np.array([names.index(name) for name in groups[part.index]], dtype=float)
             place += (k - (len(classes) - 1) / 2) * 0.8 / len(classes)
-            errors = [part["estimate"] - part["lower"], part["upper"] - part["estimate"]]
-            ax.errorbar(
-                part["estimate"],
-                place,
-                xerr=np.maximum(errors, 0.0),
-                fmt="o",
-                markersize=5,
-                color=colors[k],
-                capsize=3,
-                label=None if label is None else short_text(label),
-            )
+            middle, name = part["estimate"], None if label is None else short_text(label)
+            errors = np.maximum([middle - part["lower"], part["upper"] - middle], 0.0)
+            ax.errorbar(middle, place, xerr=errors, color=colors[k], label=name, **style)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         if term != "threshold":
@@ -386,16 +379,10 @@ class ForestDisplay(Display):
             else f"{row.estimate:.2g} ({'fixed' if row.estimate else 'reference'})"
             for row in rows.itertuples()
         ]
+        beside = self.ax_.get_yaxis_transform()
+        style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
         for place, text in enumerate(texts):
-            self.ax_.annotate(
-                text,
-                (1.0, place),
-                xycoords=self.ax_.get_yaxis_transform(),
-                xytext=(6, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-            )
+            self.ax_.annotate(text, (1.0, place), xycoords=beside, xytext=(6, 0), **style)
 
 
 def _colors(n: int) -> Any:

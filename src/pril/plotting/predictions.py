@@ -163,6 +163,7 @@ class ScoreAxisDisplay(Display):
         edges = self._edges(scores, bins)
         widths, height = np.diff(edges), np.zeros(len(edges) - 1)
         inside = (lo <= rank) & (rank <= hi)
+        style: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.4}
         for rows, color, said in (
             (inside, INSIDE, "inside the range"),
             (rank < lo, BELOW, "below it"),
@@ -170,17 +171,8 @@ class ScoreAxisDisplay(Display):
         ):
             density = np.histogram(scores[rows], edges)[0] / widths
             share = np.count_nonzero(rows) / max(len(rows), 1)
-            ax.bar(
-                edges[:-1],
-                density,
-                widths,
-                bottom=height,
-                align="edge",
-                color=color,
-                edgecolor="white",
-                linewidth=0.4,
-                label=f"predicted {said} ({share:.0%})",
-            )
+            name = f"predicted {said} ({share:.0%})"
+            ax.bar(edges[:-1], density, widths, bottom=height, color=color, label=name, **style)
             height += density
         for threshold in self.thresholds:
             ax.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
@@ -429,13 +421,8 @@ class ReliabilityDisplay(Display):
             raise InputTypeError(
                 f"{type(estimator).__name__} has no predict_proba, so there is nothing to draw"
             )
-        return cls.from_predictions(
-            y,
-            estimator.predict_proba(X),
-            classes=order_of(estimator),
-            sample_weight=sample_weight,
-            ax=ax,
-        )
+        proba, order = estimator.predict_proba(X), order_of(estimator)
+        return cls.from_predictions(y, proba, classes=order, sample_weight=sample_weight, ax=ax)
 
     @classmethod
     def from_predictions(
