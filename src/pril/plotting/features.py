@@ -18,6 +18,8 @@ from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, height_o
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+__all__ = ["ContributionsDisplay", "WeightsDisplay", "plot_contributions", "plot_model"]
+
 MOST_POINTS = 1000  # of a feature
 BINS = 60  # points in one of them are drawn above each other
 NO_VALUE = "#999999"

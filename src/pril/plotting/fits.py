@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+__all__ = [
+    "CoarseningDisplay",
+    "ForestDisplay",
+    "ValidationLossDisplay",
+    "plot_bootstrap",
+    "plot_coarsening",
+    "plot_forest",
+    "plot_validation_loss",
+]
+
 MOST_RANGES = 40  # of more, the most common are drawn
 NAMES = {
     "weight": "weight per {} (log odds of a higher class)",

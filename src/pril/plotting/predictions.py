@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+__all__ = ["IntervalConfusionDisplay", "ReliabilityDisplay", "ScoreAxisDisplay", "plot_scores"]
+
 MOST_PANELS = 12  # of a reliability curve
 
 

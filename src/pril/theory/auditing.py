@@ -30,6 +30,8 @@ from pril.theory.bounds import (
 )
 from pril.theory.margins import Margin, margin
 
+__all__ = ["Audit", "Bound", "Regret", "audit", "regret"]
+
 
 def run(estimator: Any, X: Any, y: Any, classes: Any) -> tuple[Any, Constraints, Progress]:
     """Run a clone of a learner once over a stream; the theorems are about PRIL and M-PRIL only."""

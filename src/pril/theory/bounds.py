@@ -22,6 +22,14 @@ from pril.core.arrays import Array
 from pril.core.rows import check_cells
 from pril.errors import InputError
 
+__all__ = [
+    "general_mistake_bound",
+    "mistake_bound",
+    "multiplicative_mistake_bound",
+    "multiplicative_step",
+    "regret_bound",
+]
+
 BITS = 128  # of a square root before it is rounded to a float, which has 53
 DIGITS = 6  # of a bound in print
 

@@ -13,6 +13,8 @@ from pril.core.arrays import Array
 from pril.errors import InputError
 from pril.theory.bounds import Constraints, read_constraints
 
+__all__ = ["Margin", "margin"]
+
 NEGLIGIBLE = 1e-9  # a margin below this share of the longest row counts as zero
 MOST_ADDED = 200  # constraints added to the solver's working set at a time
 MOST_ORDERS = 10  # column orders to try when the solver returns a wrong answer
