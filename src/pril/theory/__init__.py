@@ -6,9 +6,8 @@ margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of eve
 of the paper, and the proofs of the corrected statements, are in ``docs/background/theory.md``.
 """
 
-from pril.theory import auditing, bounds, margins
-from pril.theory.auditing import *
+from pril.theory import bounds, margins
 from pril.theory.bounds import *
 from pril.theory.margins import *
 
-__all__ = sorted([*auditing.__all__, *bounds.__all__, *margins.__all__])
+__all__ = sorted([*bounds.__all__, *margins.__all__])
