@@ -19,6 +19,7 @@ from pril.core.parts import Parts, reference_of_words, scale_of_features, units_
 from pril.core.resampling import check_level, read_groups
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
 from pril.core.weights import read_weights
+from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class ProportionalOdds:
     def __str__(self) -> str:
         tests = {"all": self.overall, **self.features}
         cells = [[name, f"{t.statistic:.4g}", f"{t.df}", _p(t.p)] for name, t in tests.items()]
-        return _aligned([["proportional odds", "chi2", "df", "p"], *cells])
+        return aligned([["proportional odds", "chi2", "df", "p"], *cells])
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,7 +356,7 @@ class Inference:
         return notes
 
     def __str__(self) -> str:
-        return "\n".join([_aligned(self.cells()), *self.notes])
+        return "\n".join([aligned(self.cells()), *self.notes])
 
     __repr__ = __str__
 
@@ -818,13 +819,3 @@ def _quantile(level: float) -> float:
 
 def _p(p: float) -> str:
     return f"< {LEAST_P:.4f}" if p < LEAST_P else f"{p:.4f}"
-
-
-def _aligned(lines: list[list[str]]) -> str:
-    """Return a table of texts: the first column to the left, the others to the right."""
-    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = []
-    for name, *cells in lines:
-        row = (cell.rjust(width + 2) for cell, width in zip(cells, others, strict=True))
-        rows.append((name.ljust(first) + "".join(row)).rstrip())
-    return "\n".join(rows)
