@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import zscore
 from sklearn.utils import Bunch, check_random_state
 
-from pril.errors import InputError, MissingExtraError, MissingFileError, UnavailableError
+from pril.errors import InputError, MissingFileError, UnavailableError, import_extra
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -208,10 +208,7 @@ def _find(source: str, folder: Any) -> Path:
         raise MissingFileError(f"folder: there is no {name} in {str(folder)!r}")
     if place and not Path(place).is_dir():
         raise MissingFileError(f"PRIL_DATA: there is no folder {place!r}")
-    try:
-        import pooch
-    except ImportError as error:
-        raise MissingExtraError(f"{name} is fetched by pooch", "data") from error
+    pooch = import_extra("pooch", f"{name} is fetched by pooch", "data")
     cache = Path(os.environ.get("PRIL_CACHE", pooch.os_cache("pril")))
     try:
         return Path(pooch.retrieve(UCI + source, f"sha256:{SHA256[source]}", name, cache))

@@ -25,7 +25,7 @@ from pril.core.parts import Parts, model_name
 from pril.core.rating import log_probabilities
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
-from pril.errors import InputError, MissingExtraError, shown
+from pril.errors import InputError, import_extra, shown
 from pril.inference import infer
 from pril.io import model_files
 from pril.metrics import N_BINS, Evaluation, Outcomes, bins_for, pick_scores
@@ -165,7 +165,8 @@ class Report:
     blocks: list[Outcomes] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        _check_packages()
+        template("report.html")  # a missing package is an error before any work is done
+        import_extra("matplotlib", "a report needs matplotlib", "plot")
         if self.title is not None and not (isinstance(self.title, str) and self.title.strip()):
             raise InputError(f"title must be a text, got {shown(self.title)}")
         self.parts = Parts.of(self.model)
@@ -249,15 +250,6 @@ class Report:
     def _label(self, lo: int, hi: int) -> str:
         ends = [str(self.classes[lo]), str(self.classes[hi])]
         return ends[0] if lo == hi else " \u2013 ".join(ends)
-
-
-def _check_packages() -> None:
-    """Raise the error of a missing package before any work is done."""
-    template("report.html")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("a report needs matplotlib", "plot") from error
 
 
 # --- What the page shows -------------------------------------------------------------------------
@@ -602,14 +594,11 @@ def data_url(figure: Figure, kind: Literal["png", "svg"] = "svg") -> str:
 @cache
 def template(name: str) -> Any:
     """Return a template; in HTML all text is escaped."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-    except ImportError as error:
-        raise MissingExtraError("a report needs jinja2", "plot") from error
-    environment = Environment(
-        loader=PackageLoader("pril"),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
+    jinja2 = import_extra("jinja2", "a report needs jinja2", "plot")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pril"),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from os import PathLike
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from pril import __version__
-from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, shown
+from pril.errors import InputError, InputTypeError, import_extra, is_bug, shown
 from pril.io import archive
 from pril.io.archive import remove_leftovers as remove_leftovers
 from pril.io.archive import replace_file as replace_file
@@ -319,13 +318,9 @@ def _content(header: Header, members: dict[str, bytes], foreign: list[Any] | Non
     return read_content(header.content, members, foreign or [])
 
 
-def _with_skops() -> ModuleType:
+def _with_skops() -> Any:
     """Return the module that needs skops."""
-    try:
-        from pril.io import foreign
-    except ImportError as error:
-        raise MissingExtraError("steps of other libraries need skops", "io") from error
-    return foreign
+    return import_extra("pril.io.foreign", "steps of other libraries need skops", "io")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 from pril.core import ranking
 from pril.core.classifier import rate
 from pril.core.parts import Parts
-from pril.errors import MissingExtraError
+from pril.errors import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +48,7 @@ class Display:
 
     def _begin(self, ax: Axes | None, height: float = 4.5) -> Axes:
         """Return the axes given, or those of a new figure, so many inches high."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
+        plt = import_extra("matplotlib.pyplot", "pril.plotting needs matplotlib", "plot")
         if ax is None:
             ax = plt.subplots(figsize=(8, height), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
