@@ -512,16 +512,22 @@ def compare_ranges(model: PredictionRanges, ranges: Array, intervals: Array) -> 
 def measure_ranges(ranges: Array, intervals: Array) -> dict[str, Any]:
     """Return the shares of rows whose label is in their range, and how wide ranges are."""
     labelled = ranking.is_labelled(intervals)
-    (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
-    contain, exact = (low <= lo) & (hi <= high), lo == hi
+    ranges, intervals = ranges[labelled], intervals[labelled]
+    contain, exact = holding(ranges, intervals), intervals[:, 0] == intervals[:, 1]
     return {
-        "rows": len(lo),
+        "rows": len(ranges),
         "exact_rows": int(exact.sum()),
         "exact": _mean(contain[exact]),
         "contain": _mean(contain),
-        "touch": _mean((low <= hi) & (lo <= high)),
-        "mean_width": _mean(high - low + 1),
+        "touch": _mean(holding(ranges, intervals, touch=True)),
+        "mean_width": _mean(np.diff(ranges) + 1),
     }
+
+
+def holding(ranges: Array, intervals: Array, *, touch: bool = False) -> Array:
+    """Return which ranges contain their label, or have a class in common with it."""
+    (low, high), (lo, hi) = ranges.T, intervals.T
+    return (low <= hi) & (lo <= high) if touch else (low <= lo) & (hi <= high)
 
 
 def _groups_in(X: Any, by: Any) -> Groups | None:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -37,7 +38,7 @@ from pril.plotting import (
 )
 from pril.plotting.drawing import INSIDE, OUTSIDE, rated
 from pril.plotting.predictions import confusion, grid_of
-from pril.ranges import compare_ranges, is_by_column, ranges_of
+from pril.ranges import compare_ranges, holding, is_by_column, ranges_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,12 +110,9 @@ def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
     """Return some cells of rows, by the names of their columns."""
     if hasattr(X, "tocsr"):
         part = X.tocsr()[rows]
-        ends = zip(part.indptr[:-1], part.indptr[1:], strict=True)
-        features = [zip(part.indices[a:b], part.data[a:b], strict=True) for a, b in ends]
-        return [
-            {"features": " ".join(f"{j}:{value:g}" for j, value in list(row)[:N_CELLS])}
-            for row in features
-        ]
+        cells = [f"{j}:{value:g}" for j, value in zip(part.indices, part.data, strict=True)]
+        ends = pairwise(part.indptr)
+        return [{"features": " ".join(cells[start:stop][:N_CELLS])} for start, stop in ends]
     if hasattr(X, "to_pylist"):  # of Arrow
         return X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
     part = safe_indexing(X, rows)
@@ -182,8 +180,9 @@ class Report:
         most = np.lexsort((-beyond, -loss))[:N_WORST]
         rows = most[loss[most] > 0]
         for row, (place, cells) in zip(rows, describe(rows) if len(rows) else [], strict=True):
-            label, said = self._label(*block.intervals[row]), str(self.classes[block.rank[row]])
-            texts = [place, label, said, f"{loss[row]}", f"{block.score[row]:.4g}"]
+            ends = dict.fromkeys(map(str, self.classes[block.intervals[row]]))
+            said = [" \u2013 ".join(ends), str(self.classes[block.rank[row]])]
+            texts = [place, *said, f"{loss[row]}", f"{block.score[row]:.4g}"]
             order = -loss[row], -beyond[row], self.n_rows + row
             self.worst.append(WorstRow(order, texts, cells))
         self.worst = sorted(self.worst, key=lambda row: row.order)[:N_WORST]
@@ -241,15 +240,9 @@ class Report:
     def _beyond(self, block: Outcomes) -> Array:
         if self.cut is None:
             return np.zeros(len(block.rank))
-        whole = [0, len(self.classes) - 1]  # of a row without a label
-        labelled = ranking.is_labelled(block.intervals)
-        lo, hi = np.where(labelled, block.intervals.T, np.array([whole]).T)
+        lo, hi = block.intervals.T  # of a row without a label any number will do: its loss is 0
         beyond: Array = np.maximum(self.cut[lo] - block.score, block.score - self.cut[hi + 1])
         return np.maximum(beyond, 0.0)
-
-    def _label(self, lo: int, hi: int) -> str:
-        ends = [str(self.classes[lo]), str(self.classes[hi])]
-        return ends[0] if lo == hi else " \u2013 ".join(ends)
 
 
 # --- What the page shows -------------------------------------------------------------------------
@@ -316,11 +309,8 @@ def _verdict(report: Report) -> dict[str, Any]:
 def _scores(report: Report) -> Any:
     if report.cut is None:
         return None
-    ax, rows = _axes(3.6), report.rows
-    display = ScoreAxisDisplay(
-        rows.score, rows.rank, rows.intervals, report.cut[1:-1], report.classes
-    )
-    display.plot(ax=ax)
+    ax, (intervals, rank, score) = _axes(3.6), report.rows
+    ScoreAxisDisplay(score, rank, intervals, report.cut[1:-1], report.classes).plot(ax=ax)
     _legend_below(ax)
     return ax.figure
 
@@ -415,11 +405,8 @@ def _running_loss(report: Report) -> Any:
 
 
 def _reliability(report: Report) -> dict[str, Any] | None:
-    if (
-        not hasattr(report.learner, "predict_proba")
-        or report.cut is None
-        or len(report.classes) < 2
-    ):
+    has_chances = hasattr(report.learner, "predict_proba") and len(report.classes) > 1
+    if report.cut is None or not has_chances:
         return None
     lo, hi = report.rows.intervals.T
     exact = np.flatnonzero(lo == hi)
@@ -428,9 +415,8 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     logs = log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
     proba = np.exp(by_class(report.learner.order_, logs))
     ax = _axes(0.4 + 2.1 * grid_of(len(report.classes) - 1)[0])
-    display = ReliabilityDisplay.from_predictions(
-        report.classes[lo[exact]], proba, classes=report.classes, ax=ax
-    )
+    y, order = report.classes[lo[exact]], report.classes
+    display = ReliabilityDisplay.from_predictions(y, proba, classes=order, ax=ax)
     return {
         "n_exact": len(exact),
         "n_bins": bins_for(len(exact)),
@@ -445,12 +431,11 @@ def _coverage(report: Report) -> dict[str, Any] | None:
     if ranges is None or report.cut is None or is_by_column(ranges):
         return None
     ends = ranges_of(ranges, report.rows.rank, report.rows.score[:, np.newaxis], report.cut)
-    (low, high), (lo, hi) = ends.T, report.rows.intervals.T
+    lo, hi = report.rows.intervals.T
     measured = compare_ranges(ranges, ends, report.rows.intervals)
-    touch, contain = (low <= hi) & (lo <= high), (low <= lo) & (hi <= high)
-    holds = touch if ranges.guarantee == "touch" else contain
+    holds = holding(ends, report.rows.intervals, touch=ranges.guarantee == "touch")
     counts = (lo == hi) | (ranges.guarantee != "exact")
-    sizes = _by_size(high - low + 1)
+    sizes = _by_size(np.diff(ends)[:, 0] + 1)
     listed = enumerate(report.classes[:N_LISTED])
     return {
         "wanted": ranges.coverage,
