@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pril import plotting
 from pril.core import ranking, words
 from pril.core.arrays import Array
 from pril.core.classifier import by_class
@@ -30,12 +31,6 @@ from pril.errors import InputError, import_extra, shown
 from pril.inference import infer
 from pril.io import model_files
 from pril.metrics import N_BINS, Evaluation, Outcomes, bins_for, pick_scores
-from pril.plotting import (
-    IntervalConfusionDisplay,
-    ReliabilityDisplay,
-    ScoreAxisDisplay,
-    WeightsDisplay,
-)
 from pril.plotting.drawing import INSIDE, OUTSIDE, rated
 from pril.plotting.predictions import confusion, grid_of
 from pril.ranges import compare_ranges, holding, is_by_column, ranges_of
@@ -310,7 +305,7 @@ def _scores(report: Report) -> Any:
     if report.cut is None:
         return None
     ax, (intervals, rank, score) = _axes(3.6), report.rows
-    ScoreAxisDisplay(score, rank, intervals, report.cut[1:-1], report.classes).plot(ax=ax)
+    plotting.ScoreAxisDisplay(score, rank, intervals, report.cut[1:-1], report.classes).plot(ax=ax)
     _legend_below(ax)
     return ax.figure
 
@@ -326,8 +321,8 @@ def _weights(report: Report) -> dict[str, Any] | None:
         return {"shares": [[names[j], f"{shares[j]:.1%}"] for j in largest]}
     if report.cut is not None:
         ax = _axes(1.3 + 0.25 * min(N_WEIGHTS, len(coef)))
-        display = WeightsDisplay(coef, report.cut[1:-1], report.classes, names, float(intercept))
-        display.plot(ax=ax, top=N_WEIGHTS)
+        drawn = coef, report.cut[1:-1], report.classes, names, float(intercept)
+        plotting.WeightsDisplay(*drawn).plot(ax=ax, top=N_WEIGHTS)
         return {"figure": ax.figure, "n_smaller": max(0, len(coef) - N_WEIGHTS)}
     largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:N_WEIGHTS]
     classes = [str(name) for name in report.learner.classes_[:N_LISTED]]
@@ -380,7 +375,7 @@ def _by_class(report: Report) -> dict[str, Any]:
     exact = [_hits(name, (lo == k) & (hi == k), inside) for k, name in listed]
     ax = _axes(4.0 if max(map(len, map(str, report.classes))) <= 6 else 4.8)
     counts = confusion(rows.rank, rows.intervals, len(report.classes))
-    IntervalConfusionDisplay(counts, report.classes).plot(ax=ax)
+    plotting.IntervalConfusionDisplay(counts, report.classes).plot(ax=ax)
     left_out = max(0, len(report.classes) - N_LISTED)
     return {"predicted": predicted, "exact": exact, "figure": ax.figure, "n_left_out": left_out}
 
@@ -416,7 +411,7 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     proba = np.exp(by_class(report.learner.order_, logs))
     ax = _axes(0.4 + 2.1 * grid_of(len(report.classes) - 1)[0])
     y, order = report.classes[lo[exact]], report.classes
-    display = ReliabilityDisplay.from_predictions(y, proba, classes=order, ax=ax)
+    display = plotting.ReliabilityDisplay.from_predictions(y, proba, classes=order, ax=ax)
     return {
         "n_exact": len(exact),
         "n_bins": bins_for(len(exact)),
