@@ -13,8 +13,7 @@ import pytest
 
 import reference
 from pril import PRIL, WidrowHoff, experiments
-from pril.experiments import protocol, results
-from pril.experiments.protocol import SYNTHETIC, Curve, Settings, Trial
+from pril.experiments import SYNTHETIC, Curve, Settings, Trial
 
 
 @pytest.fixture
@@ -26,10 +25,10 @@ def data():
 def test_a_curve_is_the_mean_of_running_means_with_its_standard_error():
     """Row by row, by hand."""
     settings = Settings(runs=3, seed=5)
-    (curve,) = protocol.curves(SYNTHETIC, [Trial("PRIL", PRIL(average=False))], settings)
+    (curve,) = experiments.curves(SYNTHETIC, [Trial("PRIL", PRIL(average=False))], settings)
     means = []
     for run in range(3):
-        X, y = protocol.stream(SYNTHETIC, [5, 0, run])
+        X, y = experiments.stream(SYNTHETIC, [5, 0, run])
         model, losses = PRIL(average=False, classes=range(1, 6)), []
         for x, label in zip(X[:40, np.newaxis], y, strict=False):
             predicted = model.predict(x)[0] if losses else 5  # a model without a round predicts K
@@ -43,8 +42,8 @@ def test_a_curve_is_the_mean_of_running_means_with_its_standard_error():
 
 
 def test_another_seed_gives_other_curves():
-    trials = protocol.fraction_trials()[:1]
-    one, other = (protocol.curves(SYNTHETIC, trials, Settings(runs=1, seed=k)) for k in (0, 1))
+    trials = experiments.fraction_trials()[:1]
+    one, other = (experiments.curves(SYNTHETIC, trials, Settings(runs=1, seed=k)) for k in (0, 1))
     assert not np.array_equal(one[0].mean, other[0].mean)
 
 
@@ -68,16 +67,16 @@ def test_the_best_step_of_widrow_hoff_is_the_best_of_the_sweep():
 def test_only_a_step_that_overflows_has_an_infinite_loss():
     wrong = Trial("wrong", WidrowHoff(rate=-1.0))
     with pytest.raises(ValueError, match="The 'rate' parameter of WidrowHoff must be"):
-        protocol.curves(SYNTHETIC, [wrong], Settings(runs=1))
+        experiments.curves(SYNTHETIC, [wrong], Settings(runs=1))
     large = Trial("large", WidrowHoff(rate=100.0, normalize=False))
-    (curve,) = protocol.curves(SYNTHETIC, [large], Settings(runs=1))
+    (curve,) = experiments.curves(SYNTHETIC, [large], Settings(runs=1))
     assert np.isinf(curve.mean).all()
 
 
 def test_figure_3_runs_the_algorithms_as_their_papers_have_them():
     """Their last iterates, on exact labels; PRIL on the ranges of its label type."""
     found = {c.name: c for c in experiments.figure3(Settings(runs=1), (SYNTHETIC,))}
-    X, y = protocol.stream(SYNTHETIC, [0, 0, 0])
+    X, y = experiments.stream(SYNTHETIC, [0, 0, 0])
     X, y = X[:400], y[:400]
     exact, constant = np.column_stack([y, y]), np.column_stack([X, np.ones(400)])
     step = {"rate": 0.01, "normalize": False}
@@ -99,7 +98,7 @@ def test_figure_3_runs_the_algorithms_as_their_papers_have_them():
 
 def test_figure_1_is_the_first_sequence():
     X, y = experiments.figure1(Settings(seed=3))
-    mapped, ranks = protocol.stream(SYNTHETIC, [3, 0, 0])
+    mapped, ranks = experiments.stream(SYNTHETIC, [3, 0, 0])
     np.testing.assert_array_equal(y, ranks)
     np.testing.assert_allclose(mapped @ mapped[0], (X @ X[0] + 1) ** 2)
 
@@ -118,18 +117,18 @@ def hand_made(**changed):
     values = {"Type": 1.0, "PRIL": 0.5, "PRank": 0.5, "MCP": 0.8, "Widrow-Hoff": 0.9} | changed
     second = [
         flat(data, f"Type {kind}, {share:.0%}", values["Type"] - 0.5 * share)
-        for data in protocol.DATA_SETS
-        for kind in protocol.TYPES
-        for share in protocol.FRACTIONS
+        for data in experiments.DATA_SETS
+        for kind in experiments.TYPES
+        for share in experiments.FRACTIONS
     ]
     third = []
-    for data in protocol.DATA_SETS:
+    for data in experiments.DATA_SETS:
         third += [flat(data, f"PRIL, Type {kind}", values["PRIL"]) for kind in (1, 2)]
         third.append(flat(data, "PRank", values["PRank"]))
         for suffix in ("", " with intercept"):
             own = values.get("with intercept") if suffix else None
             third.append(flat(data, f"MCP{suffix}", own or values["MCP"]))
-            for step in ("best step", results.DEFAULT_STEP):
+            for step in ("best step", experiments.DEFAULT_STEP):
                 third.append(
                     flat(data, f"Widrow-Hoff{suffix}, {step}", own or values["Widrow-Hoff"])
                 )

@@ -6,13 +6,13 @@ import hashlib
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.stats import zscore
 from sklearn.utils import Bunch, check_random_state
 
-from pril.errors import InputError, MissingExtraError, MissingFileError, UnavailableError
+from pril.errors import InputError, MissingFileError, UnavailableError, import_extra
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,32 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["load_abalone", "load_parkinsons", "make_synthetic"]
 
 
-class _Download(NamedTuple):
-    name: str
-    path: str  # at the UCI repository
-    sha256: str
-
-
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
-ABALONE = _Download(
-    "abalone.data",
-    "abalone/abalone.data",
-    "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f",
-)
-ABALONE_COLUMNS = (
-    "length",
-    "diameter",
-    "height",
-    "whole_weight",
-    "shucked_weight",
-    "viscera_weight",
-    "shell_weight",
-)
-PARKINSONS = _Download(
-    "parkinsons_updrs.data",
-    "parkinsons/telemonitoring/parkinsons_updrs.data",
-    "f2c7d5025dec4e92e7feae367a5f7ccf58789a10ac6b54bdf15976c599f9dd39",
-)
+ABALONE = "abalone/abalone.data"
+ABALONE_COLUMNS = "length diameter height whole_weight shucked_weight viscera_weight shell_weight"
+PARKINSONS = "parkinsons/telemonitoring/parkinsons_updrs.data"
+SHA256 = {
+    ABALONE: "de37cdcdcaaa50c309d514f248f7c2302a5f1f88c168905eba23fe2fbc78449f",
+    PARKINSONS: "f2c7d5025dec4e92e7feae367a5f7ccf58789a10ac6b54bdf15976c599f9dd39",
+}
 
 
 def make_synthetic(
@@ -132,7 +114,7 @@ def load_abalone(
     y = 1 + np.digitize(raw[:, 8].astype(int), [8, 10, 13])
     names = ["sex=M", "sex=F", "sex=I"] if sex == "one-hot" else ["sex"]
     ranks = ["1-7 rings", "8-9 rings", "10-12 rings", "13-29 rings"]
-    return _returned(X, y, [*names, *ABALONE_COLUMNS], ranks, return_X_y, as_frame)
+    return _returned(X, y, [*names, *ABALONE_COLUMNS.split()], ranks, return_X_y, as_frame)
 
 
 def load_parkinsons(
@@ -210,37 +192,28 @@ def _returned(
     return Bunch(data=X, target=y, frame=frame, feature_names=names, target_names=ranks)
 
 
-def _find(source: _Download, folder: Any) -> Path:
-    """Return the path of a data file, downloaded if it is in none of the folders."""
+def _find(source: str, folder: Any) -> Path:
+    """Return the path of a file of UCI's, downloaded if it is in none of the folders."""
+    name = source.rpartition("/")[2]
     place = os.environ.get("PRIL_DATA") if folder is None else folder
-    if place and (Path(place) / source.name).is_file():
-        return _verified(Path(place) / source.name, source)
+    if place and (path := Path(place, name)).is_file():
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != SHA256[source]:
+            raise InputError(
+                f"{path} is not the file that the paper used: its SHA-256 is {found[:12]}..., "
+                f"expected {SHA256[source][:12]}..."
+            )
+        return path
     if folder is not None:
-        raise MissingFileError(f"folder: there is no {source.name} in {str(folder)!r}")
+        raise MissingFileError(f"folder: there is no {name} in {str(folder)!r}")
     if place and not Path(place).is_dir():
         raise MissingFileError(f"PRIL_DATA: there is no folder {place!r}")
-    try:
-        import pooch
-    except ImportError as error:
-        raise MissingExtraError(f"{source.name} is fetched by pooch", "data") from error
+    pooch = import_extra("pooch", f"{name} is fetched by pooch", "data")
     cache = Path(os.environ.get("PRIL_CACHE", pooch.os_cache("pril")))
     try:
-        path = pooch.retrieve(
-            UCI + source.path, f"sha256:{source.sha256}", fname=source.name, path=cache
-        )
+        return Path(pooch.retrieve(UCI + source, f"sha256:{SHA256[source]}", name, cache))
     except Exception as error:
         raise UnavailableError(
-            f"could not fetch {source.name} ({type(error).__name__}: {error}); download it by hand "
-            f"from {UCI + source.path} into a folder and set PRIL_DATA to that folder"
+            f"could not fetch {name} ({type(error).__name__}: {error}); download it by hand "
+            f"from {UCI + source} into a folder and set PRIL_DATA to that folder"
         ) from error
-    return Path(path)
-
-
-def _verified(path: Path, source: _Download) -> Path:
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != source.sha256:
-        raise InputError(
-            f"{path} is not the file that the paper used: its SHA-256 is {found[:12]}..., "
-            f"expected {source.sha256[:12]}..."
-        )
-    return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from traceback import walk_tb
 from typing import Any
 
@@ -162,6 +163,14 @@ class MissingExtraError(PrilError, ImportError):
     def __str__(self) -> str:
         message, extra = self.args
         return f"{message}: in a clone of pril run pip install '.[{extra}]'"
+
+
+def import_extra(name: str, message: str, extra: str) -> Any:
+    """Import a module that needs an extra; `message` says what needs which package."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(message, extra) from error
 
 
 def is_bug(error: BaseException) -> bool:

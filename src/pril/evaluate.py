@@ -12,12 +12,13 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
-from pril.core.classifier import OrdinalLearner, by_class, dense_rows, naming_rows
+from pril.core.classifier import by_class, dense_rows, naming_rows
 from pril.core.learning import OnlineClassifier
 from pril.core.parts import Parts, reference_of_words, units_of_features
 from pril.core.resampling import Bootstrap
 from pril.core.scikit import safe_indexing
 from pril.core.weights import read_weights
+from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -115,15 +116,10 @@ def progressive(
     >>> progress.running_loss
     array([0.        , 0.5       , 0.33333333, 0.25      ])
     """
-    if isinstance(estimator, OrdinalLearner) and not isinstance(estimator, OnlineClassifier):
-        raise InputTypeError(
-            f"{type(estimator).__name__} learns all rows at once, and cannot predict each before "
-            "it is learned: use OrderedLogit"
-        )
     if not isinstance(estimator, OnlineClassifier):
         raise InputTypeError(
-            f"progressive runs the learners of this package, got {type(estimator).__name__}; put a "
-            "pipeline's other steps before it"
+            "progressive learns row by row with the learners of this package, got "
+            f"{type(estimator).__name__}: use OrderedLogit; put a pipeline's other steps before it"
         )
     batch, record = learning.learn_batch(estimator, X, y, classes, recording=True)
     if record is None:
@@ -340,30 +336,22 @@ class BootstrapResult:
         return table.assign(**numbers, lower=lower, upper=upper, sd=self.sd, samples=self.n_samples)
 
     def __str__(self) -> str:
-        kinds = [kind for kind, _, _ in self.terms]
-        n_weights, n_effects = kinds.count("weight"), kinds.count("effect")
         numbers = np.stack([self.estimate, *self.interval])
-        cells = [[f"{value:.4g}" for value in column] for column in numbers.T]
-        per_sd = [[f"{value:.4g}" for value in column] for column in (numbers * self.sd).T]
         head = ["estimate", "lower", "upper"]
-        lines: list[list[str]] = [["weight", *head, *head]]
-        for t, (kind, feature, label) in enumerate(self.terms):
-            if kind == "weight":
-                lines.append([str(feature), *cells[t], *per_sd[t]])
-            elif kind == "threshold":
-                if t == n_weights:
-                    lines.append(["threshold", *head])
-                lines.append([f"above {label}", *cells[t]])
-        first = max(len(line[0]) for line in lines)
-        wide = max(len(cell) for line in lines for cell in line[1:]) + 2
-        rows = [
-            line[0].ljust(first) + "".join(cell.rjust(wide) for cell in line[1:]) for line in lines
-        ]
-        title = " " * first + "per unit".rjust(3 * wide) + "per sd".rjust(3 * wide)
-        rest = f"and {n_effects} marginal effects, see to_frame()"
+        tables: dict[str, list[list[str]]] = {"weight": [], "threshold": [], "effect": []}
+        for (kind, feature, label), unit, sd in zip(
+            self.terms, numbers.T, (numbers * self.sd).T, strict=True
+        ):
+            shown = [*unit, *sd] if kind == "weight" else unit
+            name = str(feature) if kind == "weight" else f"above {label}"
+            tables[kind].append([name, *(f"{value:.4g}" for value in shown)])
+        title = ["", "", "", "per unit", "", "", "per sd"]
+        weights = [title, ["weight", *head, *head], *tables["weight"]]
+        table = aligned([*weights, ["threshold", *head], *tables["threshold"]], alike=True)
+        rest = f"and {len(tables['effect'])} marginal effects, see to_frame()"
         about = f"{len(self.samples)} samples of {self.drawn_from}, {self.level:.3g} intervals"
         notes = [f"words are relative to {self.reference}"] if self.reference else []
-        return "\n".join([about, "", title, *rows, rest, *notes])
+        return "\n".join([about, "", table, rest, *notes])
 
     __repr__ = __str__
 

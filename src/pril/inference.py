@@ -19,20 +19,14 @@ from pril.core.parts import Parts, reference_of_words, scale_of_features, units_
 from pril.core.resampling import check_level, read_groups
 from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
 from pril.core.weights import read_weights
+from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Inference",
-    "Intervals",
-    "ProportionalOdds",
-    "Test",
-    "infer",
-    "likelihood_ratio",
-]
+__all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likelihood_ratio"]
 
 
 NEAR = 0.01  # standard errors that a model may be away from the maximum of its rows
@@ -106,7 +100,7 @@ class ProportionalOdds:
     def __str__(self) -> str:
         tests = {"all": self.overall, **self.features}
         cells = [[name, f"{t.statistic:.4g}", f"{t.df}", _p(t.p)] for name, t in tests.items()]
-        return _aligned([["proportional odds", "chi2", "df", "p"], *cells])
+        return aligned([["proportional odds", "chi2", "df", "p"], *cells])
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,11 +335,10 @@ class Inference:
                 f"with a penalty, alpha={learner.alpha:g}: fit with alpha=0 to report numbers"
             )
         if learner.coarsening_.table:
-            chosen = (
-                " (chosen, which errors do not include)" if learner.coarsening == "auto" else ""
-            )
             name = {"random": "at random", "offsets": "shared offsets"}
-            notes.append(f"ranges are {name[learner.coarsening_.mechanism]}{chosen}")
+            notes.append(f"ranges are {name[learner.coarsening_.mechanism]}")
+            if learner.coarsening == "auto":
+                notes[-1] += " (chosen, which errors do not include)"
         if self.fitted is None:
             lacking = "" if self.mcfadden is not None else "McFadden's R2, "
             notes.append(
@@ -355,7 +348,7 @@ class Inference:
         return notes
 
     def __str__(self) -> str:
-        return "\n".join([_aligned(self.cells()), *self.notes])
+        return "\n".join([aligned(self.cells()), *self.notes])
 
     __repr__ = __str__
 
@@ -481,10 +474,10 @@ class Inference:
                 for k in range(n_cuts):
                     curve = first[:, j] * first[:, k] - (second[:, j] if j == k else 0.0)
                     information[j, :, k] += (Z * (block.weight * curve)[:, np.newaxis]).T @ Z
-        test = _ScoreTest(gradient, information)
+        tests = [_score_test(gradient, information, [k + 1]) for k in range(len(free))]
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        features = {names[j]: test.of([k + 1]) for k, j in enumerate(free)}
-        return ProportionalOdds(test.of(range(1, width)), features)
+        overall = _score_test(gradient, information, [*range(1, width)])
+        return ProportionalOdds(overall, dict(zip([names[j] for j in free], tests, strict=True)))
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
         return Intervals(name, rows, self._classes, self.level, self.unit, *numbers)
@@ -509,34 +502,27 @@ class Inference:
         return self.fitted
 
 
-class _ScoreTest:
-    """Tests of weights of each threshold, from gradient and information where they are the same."""
+def _score_test(gradient: Array, information: Array, features: list[int]) -> Test:
+    """Test whether weights are the same at each threshold, by the derivatives where they are."""
+    n = gradient.size
+    own = np.eye(n).reshape(n, *gradient.shape)
+    # What the model has: a threshold each, and weights that all share.
+    shared = np.hstack([own[:, :, 0], own[:, :, 1:].sum(axis=1)])
+    apart = np.hstack([shared, own[:, 1:, features].reshape(n, -1)])
+    less, n_less = _gain(gradient.ravel(), information.reshape(n, n), shared)
+    more, n_more = _gain(gradient.ravel(), information.reshape(n, n), apart)
+    return Test.of(max(more - less, 0.0), n_more - n_less)
 
-    def __init__(self, gradient: Array, information: Array) -> None:
-        self.n_cuts, self.width = gradient.shape
-        size = self.n_cuts * self.width
-        self.gradient, self.information = gradient.ravel(), information.reshape(size, size)
-        own = np.eye(size).reshape(size, self.n_cuts, self.width)
-        # What the model has: a threshold each, and weights that all share.
-        self.shared = np.hstack([own[:, :, 0], own[:, :, 1:].sum(axis=1)])
-        self.apart = own[:, 1:]
 
-    def of(self, features: Any) -> Test:
-        """Return the test of some features."""
-        apart = self.apart[:, :, list(features)].reshape(len(self.gradient), -1)
-        less, n_less = self._gain(self.shared)
-        more, n_more = self._gain(np.hstack([self.shared, apart]))
-        return Test.of(max(more - less, 0.0), n_more - n_less)
-
-    def _gain(self, directions: Array) -> tuple[float, int]:
-        """Return twice what a Newton step in these directions gains, and how many there are."""
-        slope = directions.T @ self.gradient
-        curve = directions.T @ self.information @ directions
-        size = np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
-        values, vectors = np.linalg.eigh(curve / np.outer(size, size))
-        known = values > 1e-9
-        along = vectors[:, known].T @ (slope / size)
-        return float((along**2 / values[known]).sum()), int(known.sum())
+def _gain(gradient: Array, information: Array, directions: Array) -> tuple[float, int]:
+    """Return twice what a Newton step in some directions gains, and how many there are."""
+    slope = directions.T @ gradient
+    curve = directions.T @ information @ directions
+    size = np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
+    values, vectors = np.linalg.eigh(curve / np.outer(size, size))
+    known = values > 1e-9
+    along = vectors[:, known].T @ (slope / size)
+    return float((along**2 / values[known]).sum()), int(known.sum())
 
 
 # --- Functions -----------------------------------------------------------------------------------
@@ -818,13 +804,3 @@ def _quantile(level: float) -> float:
 
 def _p(p: float) -> str:
     return f"< {LEAST_P:.4f}" if p < LEAST_P else f"{p:.4f}"
-
-
-def _aligned(lines: list[list[str]]) -> str:
-    """Return a table of texts: the first column to the left, the others to the right."""
-    first, *others = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = []
-    for name, *cells in lines:
-        row = (cell.rjust(width + 2) for cell, width in zip(cells, others, strict=True))
-        rows.append((name.ljust(first) + "".join(row)).rstrip())
-    return "\n".join(rows)

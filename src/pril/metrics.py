@@ -5,22 +5,18 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from pril.core import ranking
-from pril.core.arrays import Array
+from pril.core.arrays import Array, Ranks
 from pril.core.docs import filled
 from pril.core.rows import check_cells
 from pril.core.weights import mean_over_rows, read_weights
 from pril.errors import ClassOrderWarning, InputError, RowError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Ranks = NDArray[np.int64]
 
 __all__ = [
     "IntervalScorer",
@@ -37,11 +33,7 @@ __all__ = [
 
 
 def interval_absolute_error(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    classes: Any = None,
-    sample_weight: ArrayLike | None = None,
+    y_true: Any, y_pred: Any, *, classes: Any = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the mean number of ranks by which a prediction misses its interval.
 
@@ -75,11 +67,7 @@ def interval_absolute_error(
 
 
 def interval_accuracy(
-    y_true: Any,
-    y_pred: Any,
-    *,
-    classes: Any = None,
-    sample_weight: ArrayLike | None = None,
+    y_true: Any, y_pred: Any, *, classes: Any = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the share of predictions inside their interval; for exact labels, the accuracy.
 
@@ -159,20 +147,14 @@ def interval_hinge_loss(
     if score.ndim != 1 or not np.isfinite(score).all():
         raise InputError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
     ranking.check_length(score, intervals, name="scores", other="y_true")
-    index = np.arange(len(cut))
-    distance = score[:, np.newaxis] - cut
-    below = np.where(index < intervals[:, :1], np.maximum(-distance, 0.0), 0.0)
-    above = np.where(index >= intervals[:, 1:], np.maximum(distance, 0.0), 0.0)
-    loss = (below + above).sum(axis=1)
+    sides = ranking.constraints(intervals, len(order))
+    beyond = np.where(sides == 0, 0.0, -sides * (score[:, np.newaxis] - cut))
+    loss = np.maximum(beyond, 0.0).sum(axis=1)
     return mean_over_rows(loss, ranking.is_labelled(intervals), sample_weight)
 
 
 def interval_log_loss(
-    y_true: Any,
-    y_proba: ArrayLike,
-    *,
-    classes: Any = None,
-    sample_weight: ArrayLike | None = None,
+    y_true: Any, y_proba: ArrayLike, *, classes: Any = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the mean negative log-probability of the rows' ranges.
 
@@ -208,11 +190,7 @@ def interval_log_loss(
 
 
 def ranked_probability_score(
-    y_true: Any,
-    y_proba: ArrayLike,
-    *,
-    classes: Any = None,
-    sample_weight: ArrayLike | None = None,
+    y_true: Any, y_proba: ArrayLike, *, classes: Any = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return the mean squared error of the cumulative probabilities, summed over the classes.
 
@@ -250,11 +228,7 @@ def ranked_probability_score(
 
 
 def calibration_error(
-    y_true: Any,
-    y_proba: ArrayLike,
-    *,
-    classes: Any = None,
-    sample_weight: ArrayLike | None = None,
+    y_true: Any, y_proba: ArrayLike, *, classes: Any = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Return how far predicted probabilities are from observed shares.
 
@@ -302,11 +276,11 @@ ROWS_OF_BIN = 25  # on average, in a picture: fewer say little
 class Reliability(NamedTuple):
     """P(y <= i) as predicted and as observed, for each bin that is not empty."""
 
-    mean: NDArray[Any]  # probability
-    seen: NDArray[Any]  # share of the rows for which y <= i is true
-    share: NDArray[Any]  # of all rows
-    lower: NDArray[Any]  # 95 % interval of what is seen, by Wilson's formula
-    upper: NDArray[Any]
+    mean: Array  # probability
+    seen: Array  # share of the rows for which y <= i is true
+    share: Array  # of all rows
+    lower: Array  # 95 % interval of what is seen, by Wilson's formula
+    upper: Array
 
 
 def bins_for(n_rows: int) -> int:
@@ -348,7 +322,7 @@ def reliability_curves(
     return curves
 
 
-def _wilson(share: NDArray[Any], n_rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _wilson(share: Array, n_rows: Array) -> tuple[Array, Array]:
     """Return the 95 % interval of a share that was seen in some rows."""
     z = 1.96
     middle = share + z**2 / (2.0 * n_rows)
@@ -450,7 +424,7 @@ INSIDE = (
 )
 
 
-def order_of(estimator: Any) -> NDArray[Any]:
+def order_of(estimator: Any) -> Array:
     """Return the classes of a fitted classifier, lowest first."""
     inside = estimator
     while inside is not None and not hasattr(inside, "order_"):
@@ -473,7 +447,7 @@ def order_of(estimator: Any) -> NDArray[Any]:
 
 def rank_both(
     y_true: Any, y_pred: Any, classes: Any, name: str = "y_true"
-) -> tuple[NDArray[Any], Ranks, Ranks]:
+) -> tuple[Array, Ranks, Ranks]:
     """Return the classes, the intervals of the truth, and the ranks of the predictions."""
     truth = ranking.read(y_true, name=name)
     guess = ranking.read(y_pred, name="y_pred", columns=(1,))
@@ -488,9 +462,7 @@ def rank_both(
     return order, intervals, ranks[:, 0]
 
 
-def _read_probabilities(
-    y_true: Any, y_proba: ArrayLike, classes: Any
-) -> tuple[Ranks, NDArray[Any]]:
+def _read_probabilities(y_true: Any, y_proba: ArrayLike, classes: Any) -> tuple[Ranks, Array]:
     """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = ranking.encode(ranking.read(y_true, name="y_true"), classes, name="y_true")
     check_cells(y_proba, "y_proba")
@@ -512,15 +484,14 @@ def _read_probabilities(
     return intervals, proba[:, np.searchsorted(np.sort(order), order)]
 
 
-def _is_exact(intervals: Ranks) -> NDArray[np.bool_]:
+def _is_exact(intervals: Ranks) -> Array:
     return intervals[:, 0] == intervals[:, 1]
 
 
-def _cumulated(intervals: Ranks, proba: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _cumulated(intervals: Ranks, proba: Array) -> tuple[Array, Array]:
     """Return P(y <= i) and whether y <= i, for each class i but the last."""
     expected = np.clip(np.cumsum(proba, axis=1, dtype=np.float64)[:, :-1], 0.0, 1.0)
-    observed: NDArray[np.bool_] = intervals[:, :1] <= np.arange(proba.shape[1] - 1)
-    return expected, observed
+    return expected, intervals[:, :1] <= np.arange(proba.shape[1] - 1)
 
 
 # --- Predictions compared with labels, row by row and added up ---
@@ -536,11 +507,6 @@ class Outcomes(NamedTuple):
     def take(self, rows: Array) -> Outcomes:
         """Return some of the rows."""
         return Outcomes(*(part[rows] for part in self))
-
-    @property
-    def is_labelled(self) -> Array:
-        """Which rows have a label."""
-        return ranking.is_labelled(self.intervals)
 
     @property
     def loss(self) -> Array:

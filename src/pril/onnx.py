@@ -9,6 +9,7 @@ and a leaf is given in parts, of which each sum is exact in float32.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,8 @@ try:
     from skl2onnx import convert_sklearn, update_registered_converter
     from skl2onnx import to_onnx as convert_with_rows
     from skl2onnx._parse import _parse_sklearn
-    from skl2onnx.common.data_types import (
-        BooleanTensorType,
-        DoubleTensorType,
-        FloatTensorType,
-        Int64TensorType,
-        StringTensorType,
-    )
+    from skl2onnx.common import data_types
+    from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     from skl2onnx.proto import onnx_proto
 except ImportError as error:  # pragma: no cover - the extra is missing
@@ -51,9 +47,9 @@ TENSOR = onnx_proto.TensorProto
 DOUBLE, INTEGER = TENSOR.DOUBLE, TENSOR.INT64
 ML = "ai.onnx.ml"  # the domain of operators of machine learning
 TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of the classes' dtype
-    "b": (BooleanTensorType, TENSOR.BOOL),
-    "i": (Int64TensorType, INTEGER),
-    "u": (Int64TensorType, INTEGER),
+    "b": (data_types.BooleanTensorType, TENSOR.BOOL),
+    "i": (data_types.Int64TensorType, INTEGER),
+    "u": (data_types.Int64TensorType, INTEGER),
     "f": (DoubleTensorType, DOUBLE),
     "O": (StringTensorType, TENSOR.STRING),
     "U": (StringTensorType, TENSOR.STRING),
@@ -193,23 +189,19 @@ class _Graph:
 
     def codes(self, cells: str, keys: list[Any], about: str, *, words: bool) -> str:
         """Return the position of each cell among words or numbers, NaN if it is none of them."""
-        kind, what = (str, "word") if words else (int | float, "number")
-        for key in keys:
-            if not isinstance(key, kind):
-                raise _not_exported(f"{about} has the category {shown(key)}, which is no {what}")
+        found = [_category(key, about, words=words) for key in keys]
         if words:  # not as tensors, with which onnxruntime 1.26 cannot begin
             codes = self.add(
                 "LabelEncoder",
                 cells,
                 op_domain=ML,
                 op_version=2,
-                keys_strings=[_encoded(key, about) for key in keys or [""]],
+                keys_strings=found or [b""],
                 values_floats=np.arange(float(len(keys))).tolist() or [np.nan],
                 default_float=np.nan,
             )
             return self.add("Cast", codes, to=DOUBLE)
-        numbers = [_as_float(key, about) for key in keys] or [np.nan]
-        is_key = self.add("Equal", self.add("Cast", cells, to=DOUBLE), numbers)
+        is_key = self.add("Equal", self.add("Cast", cells, to=DOUBLE), found or [np.nan])
         is_key = self.add("Cast", is_key, to=DOUBLE)  # once in a row, or never, which gives 0 / 0
         places = np.arange(float(len(keys) or 1))[:, np.newaxis]
         return self.add(
@@ -254,25 +246,17 @@ class _Graph:
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
 
 
-def _not_exported(reason: str) -> InputTypeError:
-    return InputTypeError(f"{reason}: it cannot be exported to ONNX")
-
-
-def _encoded(word: str, about: str) -> bytes:
-    try:
-        return word.encode()
-    except UnicodeEncodeError:
-        raise _not_exported(f"{about} has the category {shown(word)}, not UTF-8") from None
-
-
-def _as_float(number: float, about: str) -> float:
-    try:
-        is_exact = float(number) == number
-    except OverflowError:
-        is_exact = False
-    if not is_exact:
-        raise _not_exported(f"{about} has the category {shown(number)}, which is no float64")
-    return float(number)
+def _category(key: Any, about: str, *, words: bool) -> Any:
+    """Return a category as ONNX has it: a word in UTF-8, or a float64."""
+    kind: Any = str if words else int | float
+    reason = "which is no word" if words else "which is no number"
+    if isinstance(key, kind):
+        reason = "not UTF-8" if words else "which is no float64"
+        with suppress(UnicodeEncodeError, OverflowError):
+            if words or float(key) == key:
+                return key.encode() if words else float(key)
+    found = f"{about} has the category {shown(key)}, {reason}"
+    raise InputTypeError(f"{found}: it cannot be exported to ONNX")
 
 
 # --- Learners ------------------------------------------------------------------------------------
@@ -428,8 +412,8 @@ def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
         scaled = graph.add("Mul", centred, forest.width)
         distances = graph.distances(scaled, forest.landmarks, "Abs")
         similar = graph.add("Exp", graph.add("Neg", distances))
-        similar = graph.add("MatMul", similar, forest.similarity[:, np.newaxis])
-        score = graph.add("Add", score, similar)
+        weighed = graph.add("MatMul", similar, forest.similarity[:, np.newaxis])
+        score = graph.add("Add", score, weighed)
     if len(forest.size) == 0:
         return score
     return graph.add("Add", score, _trees(graph, forest, model.categories_, X))
@@ -526,7 +510,7 @@ def _chances(graph: _Graph, score: str, cut: Any) -> str:
 
 def _shape_map(operator: Any) -> None:
     kind = type(operator.inputs[0].type)
-    kind = kind if kind in (FloatTensorType, DoubleTensorType) else DoubleTensorType
+    kind = kind if kind is data_types.FloatTensorType else DoubleTensorType
     n_features = len(operator.raw_operator.get_feature_names_out())
     operator.outputs[0].type = kind([None, n_features])
 
@@ -583,8 +567,7 @@ def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
             "refuse negative features; use laplacian or rbf"
         )
     # Not a product with gamma: onnxruntime would make it the float32 factor of a MatMul.
-    products = graph.add("MatMul", X, gamma * landmarks.T)
-    products = graph.add("Add", products, [1.0])
+    products = graph.add("Add", graph.add("MatMul", X, gamma * landmarks.T), [1.0])
     if kernel == "sigmoid":
         return graph.add("Tanh", products)
     return graph.add("Mul", graph.add("Mul", products, products), products)
@@ -599,12 +582,10 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
     from pril.tables.encoder import scales_of
 
     encoder = operator.raw_operator
-    scales = scales_of(encoder)
     graph = _Graph(scope, container)
     inputs = {variable.raw_name: variable.full_name for variable in operator.inputs}
-    parts = []
-    for j, name in enumerate(encoder.numbers_):
-        mean, scale = encoder.moments_.mean[j], scales[j]
+    means, scales, parts = encoder.moments_.mean, scales_of(encoder), []
+    for name, mean, scale in zip(encoder.numbers_, means, scales, strict=True):
         cells = inputs[name]
         if name in encoder.ranks_:
             cells = graph.codes(cells, encoder.ranks_[name], f"column {name!r}", words=True)
@@ -612,8 +593,7 @@ def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
         if encoder.impute and not encoder.codes:
             cells = graph.filled(cells, [mean])
         if encoder.scale and not encoder.codes:
-            cells = graph.add("Sub", cells, [mean])
-            cells = graph.add("Div", cells, [scale])
+            cells = graph.add("Div", graph.add("Sub", cells, [mean]), [scale])
         parts.append(cells)
     for name, words in encoder.words_.items():
         if encoder.codes:

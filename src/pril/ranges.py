@@ -16,15 +16,8 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import ranking
+from pril.core import classifier, ranking
 from pril.core.arrays import Array
-from pril.core.classifier import (
-    ThresholdMixin,
-    naming_rows,
-    rate_in_batches,
-    rate_rows,
-    rows_to_rate,
-)
 from pril.core.parts import Parts, learns
 from pril.core.resampling import Groups, read_groups
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
@@ -206,13 +199,13 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
             if not Parts.of(estimator).is_frozen:
                 learner_of(estimator).set_params(classes=classes)  # some may not occur here
-            with naming_rows(rows):
+            with classifier.naming_rows(rows):
                 estimator.fit(safe_indexing(X, rows), safe_indexing(y, rows))
             X, table = safe_indexing(X, apart), table.take(apart)
-        with naming_rows(apart):
+        with classifier.naming_rows(apart):
             intervals = ranking.to_intervals(table, learner_of(estimator).order_)
             fitted, rows_apart = learner_and_rows(estimator, X)
-            _, scores, cut = rate_rows(fitted, rows_apart)
+            _, scores, cut = classifier.rate_rows(fitted, rows_apart)
         names, code = (None, None) if groups is None else (groups.names, groups.code[apart])
         calibration = Calibration.of(self, scores, cut, intervals, code)
         return calibrated(self, estimator, calibration, names)
@@ -236,7 +229,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _rank_range(self, X: Any) -> Array:
         code = self._group_of_rows(X)
         learner, rows = learner_and_rows(self.estimator_, X)
-        return rate_in_batches(
+        return classifier.rate_in_batches(
             learner,
             rows,
             lambda rated, batch: ranges_of(self, *rated, None if code is None else code[batch]),
@@ -512,16 +505,22 @@ def compare_ranges(model: PredictionRanges, ranges: Array, intervals: Array) -> 
 def measure_ranges(ranges: Array, intervals: Array) -> dict[str, Any]:
     """Return the shares of rows whose label is in their range, and how wide ranges are."""
     labelled = ranking.is_labelled(intervals)
-    (low, high), (lo, hi) = ranges[labelled].T, intervals[labelled].T
-    contain, exact = (low <= lo) & (hi <= high), lo == hi
+    ranges, intervals = ranges[labelled], intervals[labelled]
+    contain, exact = holding(ranges, intervals), intervals[:, 0] == intervals[:, 1]
     return {
-        "rows": len(lo),
+        "rows": len(ranges),
         "exact_rows": int(exact.sum()),
         "exact": _mean(contain[exact]),
         "contain": _mean(contain),
-        "touch": _mean((low <= hi) & (lo <= high)),
-        "mean_width": _mean(high - low + 1),
+        "touch": _mean(holding(ranges, intervals, touch=True)),
+        "mean_width": _mean(np.diff(ranges) + 1),
     }
+
+
+def holding(ranges: Array, intervals: Array, *, touch: bool = False) -> Array:
+    """Return which ranges contain their label, or have a class in common with it."""
+    (low, high), (lo, hi) = ranges.T, intervals.T
+    return (low <= hi) & (lo <= high) if touch else (low <= lo) & (hi <= high)
 
 
 def _groups_in(X: Any, by: Any) -> Groups | None:
@@ -544,7 +543,7 @@ def _groups_in(X: Any, by: Any) -> Groups | None:
 def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Return the learner that an estimator ends in, and the rows that it is to rate."""
     parts = Parts.of(estimator)
-    return parts.learner, rows_to_rate(parts.learner, parts.transform(X))
+    return parts.learner, classifier.rows_to_rate(parts.learner, parts.transform(X))
 
 
 # A score lies max(cut[y] - score, score - cut[y + 1]) outside of class y; below 0 it is inside. The
@@ -650,7 +649,7 @@ def _mean(values: Array) -> float | None:
 def learner_of(estimator: Any) -> Any:
     """Return the learner that an estimator is or ends in."""
     learner = Parts.of(estimator).learner
-    if not isinstance(learner, ThresholdMixin):
+    if not isinstance(learner, classifier.ThresholdMixin):
         raise InputTypeError(
             "estimator must be a learner with thresholds, or a Pipeline that ends in one, got "
             f"{type(learner).__name__}"

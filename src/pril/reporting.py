@@ -13,11 +13,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from pril import plotting
 from pril.core import ranking, words
 from pril.core.arrays import Array
 from pril.core.classifier import by_class
@@ -25,19 +27,13 @@ from pril.core.parts import Parts, model_name
 from pril.core.rating import log_probabilities
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
-from pril.errors import InputError, MissingExtraError, shown
+from pril.errors import InputError, import_extra, shown
 from pril.inference import infer
 from pril.io import model_files
 from pril.metrics import N_BINS, Evaluation, Outcomes, bins_for, pick_scores
-from pril.plotting import (
-    IntervalConfusionDisplay,
-    ReliabilityDisplay,
-    ScoreAxisDisplay,
-    WeightsDisplay,
-)
-from pril.plotting.drawing import INSIDE, OUTSIDE, names_of, rated
+from pril.plotting.drawing import INSIDE, OUTSIDE, rated
 from pril.plotting.predictions import confusion, grid_of
-from pril.ranges import compare_ranges, is_by_column, ranges_of
+from pril.ranges import compare_ranges, holding, is_by_column, ranges_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,12 +105,9 @@ def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
     """Return some cells of rows, by the names of their columns."""
     if hasattr(X, "tocsr"):
         part = X.tocsr()[rows]
-        ends = zip(part.indptr[:-1], part.indptr[1:], strict=True)
-        features = [zip(part.indices[a:b], part.data[a:b], strict=True) for a, b in ends]
-        return [
-            {"features": " ".join(f"{j}:{value:g}" for j, value in list(row)[:N_CELLS])}
-            for row in features
-        ]
+        cells = [f"{j}:{value:g}" for j, value in zip(part.indices, part.data, strict=True)]
+        ends = pairwise(part.indptr)
+        return [{"features": " ".join(cells[start:stop][:N_CELLS])} for start, stop in ends]
     if hasattr(X, "to_pylist"):  # of Arrow
         return X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
     part = safe_indexing(X, rows)
@@ -165,7 +158,8 @@ class Report:
     blocks: list[Outcomes] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        _check_packages()
+        template("report.html")  # a missing package is an error before any work is done
+        import_extra("matplotlib", "a report needs matplotlib", "plot")
         if self.title is not None and not (isinstance(self.title, str) and self.title.strip()):
             raise InputError(f"title must be a text, got {shown(self.title)}")
         self.parts = Parts.of(self.model)
@@ -181,8 +175,9 @@ class Report:
         most = np.lexsort((-beyond, -loss))[:N_WORST]
         rows = most[loss[most] > 0]
         for row, (place, cells) in zip(rows, describe(rows) if len(rows) else [], strict=True):
-            label, said = self._label(*block.intervals[row]), str(self.classes[block.rank[row]])
-            texts = [place, label, said, f"{loss[row]}", f"{block.score[row]:.4g}"]
+            ends = dict.fromkeys(map(str, self.classes[block.intervals[row]]))
+            said = [" \u2013 ".join(ends), str(self.classes[block.rank[row]])]
+            texts = [place, *said, f"{loss[row]}", f"{block.score[row]:.4g}"]
             order = -loss[row], -beyond[row], self.n_rows + row
             self.worst.append(WorstRow(order, texts, cells))
         self.worst = sorted(self.worst, key=lambda row: row.order)[:N_WORST]
@@ -240,24 +235,9 @@ class Report:
     def _beyond(self, block: Outcomes) -> Array:
         if self.cut is None:
             return np.zeros(len(block.rank))
-        whole = [0, len(self.classes) - 1]  # of a row without a label
-        labelled = ranking.is_labelled(block.intervals)
-        lo, hi = np.where(labelled, block.intervals.T, np.array([whole]).T)
+        lo, hi = block.intervals.T  # of a row without a label any number will do: its loss is 0
         beyond: Array = np.maximum(self.cut[lo] - block.score, block.score - self.cut[hi + 1])
         return np.maximum(beyond, 0.0)
-
-    def _label(self, lo: int, hi: int) -> str:
-        ends = [str(self.classes[lo]), str(self.classes[hi])]
-        return ends[0] if lo == hi else " \u2013 ".join(ends)
-
-
-def _check_packages() -> None:
-    """Raise the error of a missing package before any work is done."""
-    template("report.html")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("a report needs matplotlib", "plot") from error
 
 
 # --- What the page shows -------------------------------------------------------------------------
@@ -324,11 +304,8 @@ def _verdict(report: Report) -> dict[str, Any]:
 def _scores(report: Report) -> Any:
     if report.cut is None:
         return None
-    ax, rows = _axes(3.6), report.rows
-    display = ScoreAxisDisplay(
-        rows.score, rows.rank, rows.intervals, report.cut[1:-1], report.classes
-    )
-    display.plot(ax=ax)
+    ax, (intervals, rank, score) = _axes(3.6), report.rows
+    plotting.ScoreAxisDisplay(score, rank, intervals, report.cut[1:-1], report.classes).plot(ax=ax)
     _legend_below(ax)
     return ax.figure
 
@@ -338,15 +315,14 @@ def _weights(report: Report) -> dict[str, Any] | None:
     shares: Any = getattr(report.learner, "feature_importances_", None)
     if coef is None and shares is None:
         return None
-    n_features = len(shares) if coef is None else coef.shape[-1]
-    names = report.names or names_of(report.parts, n_features)
+    names = report.names or report.parts.names
     if coef is None:
         largest = np.argsort(-shares, kind="stable")[:N_WEIGHTS]
         return {"shares": [[names[j], f"{shares[j]:.1%}"] for j in largest]}
     if report.cut is not None:
         ax = _axes(1.3 + 0.25 * min(N_WEIGHTS, len(coef)))
-        display = WeightsDisplay(coef, report.cut[1:-1], report.classes, names, float(intercept))
-        display.plot(ax=ax, top=N_WEIGHTS)
+        drawn = coef, report.cut[1:-1], report.classes, names, float(intercept)
+        plotting.WeightsDisplay(*drawn).plot(ax=ax, top=N_WEIGHTS)
         return {"figure": ax.figure, "n_smaller": max(0, len(coef) - N_WEIGHTS)}
     largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:N_WEIGHTS]
     classes = [str(name) for name in report.learner.classes_[:N_LISTED]]
@@ -399,7 +375,7 @@ def _by_class(report: Report) -> dict[str, Any]:
     exact = [_hits(name, (lo == k) & (hi == k), inside) for k, name in listed]
     ax = _axes(4.0 if max(map(len, map(str, report.classes))) <= 6 else 4.8)
     counts = confusion(rows.rank, rows.intervals, len(report.classes))
-    IntervalConfusionDisplay(counts, report.classes).plot(ax=ax)
+    plotting.IntervalConfusionDisplay(counts, report.classes).plot(ax=ax)
     left_out = max(0, len(report.classes) - N_LISTED)
     return {"predicted": predicted, "exact": exact, "figure": ax.figure, "n_left_out": left_out}
 
@@ -424,11 +400,8 @@ def _running_loss(report: Report) -> Any:
 
 
 def _reliability(report: Report) -> dict[str, Any] | None:
-    if (
-        not hasattr(report.learner, "predict_proba")
-        or report.cut is None
-        or len(report.classes) < 2
-    ):
+    has_chances = hasattr(report.learner, "predict_proba") and len(report.classes) > 1
+    if report.cut is None or not has_chances:
         return None
     lo, hi = report.rows.intervals.T
     exact = np.flatnonzero(lo == hi)
@@ -437,9 +410,8 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     logs = log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
     proba = np.exp(by_class(report.learner.order_, logs))
     ax = _axes(0.4 + 2.1 * grid_of(len(report.classes) - 1)[0])
-    display = ReliabilityDisplay.from_predictions(
-        report.classes[lo[exact]], proba, classes=report.classes, ax=ax
-    )
+    y, order = report.classes[lo[exact]], report.classes
+    display = plotting.ReliabilityDisplay.from_predictions(y, proba, classes=order, ax=ax)
     return {
         "n_exact": len(exact),
         "n_bins": bins_for(len(exact)),
@@ -454,12 +426,11 @@ def _coverage(report: Report) -> dict[str, Any] | None:
     if ranges is None or report.cut is None or is_by_column(ranges):
         return None
     ends = ranges_of(ranges, report.rows.rank, report.rows.score[:, np.newaxis], report.cut)
-    (low, high), (lo, hi) = ends.T, report.rows.intervals.T
+    lo, hi = report.rows.intervals.T
     measured = compare_ranges(ranges, ends, report.rows.intervals)
-    touch, contain = (low <= hi) & (lo <= high), (low <= lo) & (hi <= high)
-    holds = touch if ranges.guarantee == "touch" else contain
+    holds = holding(ends, report.rows.intervals, touch=ranges.guarantee == "touch")
     counts = (lo == hi) | (ranges.guarantee != "exact")
-    sizes = _by_size(high - low + 1)
+    sizes = _by_size(np.diff(ends)[:, 0] + 1)
     listed = enumerate(report.classes[:N_LISTED])
     return {
         "wanted": ranges.coverage,
@@ -603,14 +574,11 @@ def data_url(figure: Figure, kind: Literal["png", "svg"] = "svg") -> str:
 @cache
 def template(name: str) -> Any:
     """Return a template; in HTML all text is escaped."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-    except ImportError as error:
-        raise MissingExtraError("a report needs jinja2", "plot") from error
-    environment = Environment(
-        loader=PackageLoader("pril"),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
+    jinja2 = import_extra("jinja2", "a report needs jinja2", "plot")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pril"),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -69,8 +69,8 @@ class Parts(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The names of a linear learner's features, numbers if they have none."""
-        return self.feature_names or [str(j) for j in range(len(self.learner.coef_))]
+        """The names of the learner's features, numbers if they have none."""
+        return self.feature_names or [str(j) for j in range(self.learner.n_features_in_)]
 
     @property
     def weights(self) -> tuple[Any, Any]:

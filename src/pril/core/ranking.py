@@ -322,6 +322,12 @@ def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Arr
     return order, intervals
 
 
+def constraints(intervals: Ranks, n_classes: int) -> Ranks:
+    """Return the side of each threshold that each label asks for: 1 above, -1 below, 0 either."""
+    threshold = np.arange(n_classes - 1)
+    return (threshold < intervals[:, :1]).astype(np.int64) - (threshold >= intervals[:, 1:])
+
+
 def interval_loss(intervals: Ranks, rank: Ranks) -> Ranks:
     """Return by how many ranks each prediction misses its interval (the paper's L_I^MAE).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 
@@ -22,6 +23,20 @@ def some_of(names: list[str], most: int = 12) -> str:
     """Return names separated by commas; a long list is shortened."""
     more = [f"and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more])
+
+
+def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
+    """Return a table of texts: the first column to the left, the others to the right.
+
+    A line may end early. Columns are as wide as they must be, or all `alike`.
+    """
+    first, *widths = [max(map(len, column)) for column in zip_longest(*lines, fillvalue="")]
+    widths = [max(widths)] * len(widths) if alike else widths
+    rows = []
+    for name, *cells in lines:
+        row = (cell.rjust(width + 2) for cell, width in zip(cells, widths, strict=False))
+        rows.append((name.ljust(first) + "".join(row)).rstrip())
+    return "\n".join(rows)
 
 
 def coarsening_of(learner: Any) -> Any:

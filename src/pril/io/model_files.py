@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from os import PathLike
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from pril import __version__
-from pril.errors import InputError, InputTypeError, MissingExtraError, is_bug, shown
+from pril.errors import InputError, InputTypeError, import_extra, is_bug, shown
 from pril.io import archive
 from pril.io.archive import remove_leftovers as remove_leftovers
 from pril.io.archive import replace_file as replace_file
@@ -319,13 +318,9 @@ def _content(header: Header, members: dict[str, bytes], foreign: list[Any] | Non
     return read_content(header.content, members, foreign or [])
 
 
-def _with_skops() -> ModuleType:
+def _with_skops() -> Any:
     """Return the module that needs skops."""
-    try:
-        from pril.io import foreign
-    except ImportError as error:
-        raise MissingExtraError("steps of other libraries need skops", "io") from error
-    return foreign
+    return import_extra("pril.io.foreign", "steps of other libraries need skops", "io")
 
 
 @contextmanager
@@ -380,27 +375,19 @@ def _check_note(value: Any, place: str, depth: int) -> None:
     kind = type(value)  # a subclass, such as a number of NumPy, would come back as another type
     if depth > DEEPEST:
         raise InputError(f"{place[:100]}...: more than {DEEPEST} lists or dicts inside each other")
-    for k, entry in enumerate(value if kind is list else ()):
-        _check_note(entry, f"{place}[{k}]", depth + 1)
-    if kind is dict:
-        for key, entry in value.items():
-            if type(key) is not str:
-                raise InputTypeError(f"{place}: a key must be a string, got {shown(key)}")
-            _check_text(key, f"{place}: the key")
-            _check_note(entry, f"{place}[{shown(key)}]", depth + 1)
-    elif kind is str:
-        _check_text(value, place)
-    elif kind is int and not -(2**63) <= value < 2**63:
+    for key in value if kind is dict else ():
+        if type(key) is not str:
+            raise InputTypeError(f"{place}: a key must be a string, got {shown(key)}")
+        _check_note(key, f"{place}: the key", depth)
+    entries = value.items() if kind is dict else enumerate(value if kind is list else ())
+    for key, entry in entries:
+        _check_note(entry, f"{place}[{shown(key)}]", depth + 1)
+    if kind is str and any("\ud800" <= c <= "\udfff" for c in value):
+        raise InputError(f"{place} {shown(value)} is not valid Unicode")
+    if kind is int and not -(2**63) <= value < 2**63:
         raise InputError(f"{place}: {shown(value)} does not fit into 64 bits")
-    elif kind is float and not math.isfinite(value):
+    if kind is float and not math.isfinite(value):
         raise InputError(f"{place}: JSON has no {value}")
-    elif kind not in (bool, int, float, list, type(None)):
+    if kind not in (dict, list, str, bool, int, float, type(None)):
         name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
         raise InputTypeError(f"{place}: JSON has no {name}, got {shown(value)}")
-
-
-def _check_text(text: str, place: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{place} {shown(text)} is not valid Unicode") from None

@@ -1,41 +1,8 @@
 """Plots of models. They need matplotlib, the extra ``plot``."""
 
-from pril.plotting.features import (
-    ContributionsDisplay,
-    WeightsDisplay,
-    plot_contributions,
-    plot_model,
-)
-from pril.plotting.fits import (
-    CoarseningDisplay,
-    ForestDisplay,
-    ValidationLossDisplay,
-    plot_bootstrap,
-    plot_coarsening,
-    plot_forest,
-    plot_validation_loss,
-)
-from pril.plotting.predictions import (
-    IntervalConfusionDisplay,
-    ReliabilityDisplay,
-    ScoreAxisDisplay,
-    plot_scores,
-)
+from pril.plotting import features, fits, predictions
+from pril.plotting.features import *
+from pril.plotting.fits import *
+from pril.plotting.predictions import *
 
-__all__ = [
-    "CoarseningDisplay",
-    "ContributionsDisplay",
-    "ForestDisplay",
-    "IntervalConfusionDisplay",
-    "ReliabilityDisplay",
-    "ScoreAxisDisplay",
-    "ValidationLossDisplay",
-    "WeightsDisplay",
-    "plot_bootstrap",
-    "plot_coarsening",
-    "plot_contributions",
-    "plot_forest",
-    "plot_model",
-    "plot_scores",
-    "plot_validation_loss",
-]
+__all__ = sorted([*features.__all__, *fits.__all__, *predictions.__all__])

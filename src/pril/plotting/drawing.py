@@ -9,7 +9,7 @@ import numpy as np
 from pril.core import ranking
 from pril.core.classifier import rate
 from pril.core.parts import Parts
-from pril.errors import MissingExtraError
+from pril.errors import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +48,7 @@ class Display:
 
     def _begin(self, ax: Axes | None, height: float = 4.5) -> Axes:
         """Return the axes given, or those of a new figure, so many inches high."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise MissingExtraError("pril.plotting needs matplotlib", "plot") from error
+        plt = import_extra("matplotlib.pyplot", "pril.plotting needs matplotlib", "plot")
         if ax is None:
             ax = plt.subplots(figsize=(8, height), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
@@ -64,11 +61,6 @@ class Display:
 def height_of(lines: int) -> float:
     """Return the height of a figure with some lines of text beside it, in inches."""
     return max(4.5, 1.2 + 0.28 * lines)
-
-
-def names_of(parts: Parts, n_features: int) -> list[str]:
-    """Return the names of a learner's features, or else their numbers."""
-    return parts.feature_names or [str(j) for j in range(n_features)]
 
 
 def short_text(name: Any) -> str:
@@ -112,6 +104,8 @@ def draw_bands(ax: Axes, thresholds: Any, classes: Any, points: Any) -> None:
 def name_bands(ax: Axes, names: list[str], ends: Any) -> None:
     """Write the names of bands above an axis, in up to three lines; leave out what does not fit."""
     lines = 1 + max(name.count("\n") for name in names)
+    style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    above = ax.get_xaxis_transform()
     width = 72 * ax.get_window_extent().width / ax.figure.dpi  # points, before the final layout
     unit = 0.7 * width / (ends[-1] - ends[0])  # the rest is for a legend and names of ticks
     free = [-np.inf] * (3 if lines == 1 else 2)  # where the last name of each line ends
@@ -123,15 +117,8 @@ def name_bands(ax: Axes, names: list[str], ends: Any) -> None:
         if level is None:
             continue
         free[level] = at + half
-        ax.annotate(
-            name,
-            (middle, 1.0),
-            xycoords=ax.get_xaxis_transform(),
-            xytext=(0, 4 + 10 * lines * level),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
+        place = 0, 4 + 10 * lines * level
+        ax.annotate(name, (middle, 1.0), xycoords=above, xytext=place, **style)
 
 
 def rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:

@@ -13,23 +13,18 @@ from scipy.sparse import issparse
 from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import contributions
-from pril.plotting.drawing import (
-    INSIDE,
-    OUTSIDE,
-    Display,
-    draw_bands,
-    height_of,
-    names_of,
-    short_text,
-)
+from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, height_of, short_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["ContributionsDisplay", "WeightsDisplay", "plot_contributions", "plot_model"]
 
 MOST_POINTS = 1000  # of a feature
 BINS = 60  # points in one of them are drawn above each other
 NO_VALUE = "#999999"
 MOST_CHANCES = 5  # in a title
+Names = Sequence[str] | None
 NAMED = ""  # the value of a feature whose name has it, such as town=Rome
 
 
@@ -81,12 +76,7 @@ class WeightsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        *,
-        names: Sequence[str] | None = None,
-        top: int = 10,
-        ax: Axes | None = None,
+        cls, estimator: Any, *, names: Names = None, top: int = 10, ax: Axes | None = None
     ) -> Self:
         """Draw the weights of a model.
 
@@ -110,11 +100,10 @@ class WeightsDisplay(Display):
         parts = Parts.of(estimator)
         learner = parts.learner
         if not (hasattr(learner, "coef_") and hasattr(learner, "thresholds_")):
-            raise InputTypeError(
-                f"{type(learner).__name__} has no weights on one score axis to draw"
-            )
+            name = type(learner).__name__
+            raise InputTypeError(f"{name} has no weights on one score axis to draw")
         coef, intercept = parts.weights
-        names = names_of(parts, len(coef)) if names is None else names
+        names = parts.names if names is None else names
         display = cls(coef, learner.thresholds_, learner.order_, names, float(intercept))
         return display.plot(ax=ax, top=top)
 
@@ -137,22 +126,15 @@ class WeightsDisplay(Display):
         largest = np.argsort(-np.abs(coef), kind="stable")[:top]
         ax = self._begin(ax, height_of(len(largest)))
         draw_bands(ax, self.thresholds, self.classes, [*(start + coef[largest]), start])
-        place = np.arange(len(largest))
-        colors = np.where(coef[largest] < 0, OUTSIDE, INSIDE)
-        ax.barh(place, coef[largest], left=start, color=colors, height=0.6)
+        _draw_bars(ax, coef[largest], start, [short_text(self.names[j]) for j in largest])
         ax.axvline(start, color="black", linewidth=0.8)
-        ax.set_yticks(place, [short_text(self.names[j]) for j in largest])
         ax.invert_yaxis()
         ax.set_xlabel("score")
         return self
 
 
 def plot_model(
-    estimator: Any,
-    names: Sequence[str] | None = None,
-    *,
-    top: int = 10,
-    ax: Axes | None = None,
+    estimator: Any, names: Names = None, *, top: int = 10, ax: Axes | None = None
 ) -> Axes:
     """Plot the largest weights of a model on its score axis, with its thresholds.
 
@@ -186,6 +168,14 @@ def plot_model(
     ['height', 'width']
     """
     return WeightsDisplay.from_estimator(estimator, names=names, top=top, ax=ax).ax_
+
+
+def _draw_bars(ax: Axes, sizes: Any, starts: Any, names: list[str]) -> Any:
+    """Draw a bar for each name, in two colours: what raises a score, and what lowers it."""
+    place, colors = np.arange(len(sizes)), np.where(np.array(sizes) < 0.0, OUTSIDE, INSIDE)
+    bars = ax.barh(place, sizes, left=starts, color=colors, height=0.6)
+    ax.set_yticks(place, names)
+    return bars
 
 
 @dataclass(eq=False, repr=False)
@@ -245,13 +235,7 @@ class ContributionsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        names: Sequence[str] | None = None,
-        top: int = 10,
-        ax: Axes | None = None,
+        cls, estimator: Any, X: Any, *, names: Names = None, top: int = 10, ax: Axes | None = None
     ) -> Self:
         """Draw what features add to the scores of rows.
 
@@ -277,7 +261,7 @@ class ContributionsDisplay(Display):
         """
         parts = Parts.of(estimator)
         learner, found, features = parts.learner, contributions(estimator, X), parts.transform(X)
-        known = names_of(parts, found.shape[1] - 1)
+        known = parts.names
         if names is not None and len(names) != len(known):
             raise InputError(f"names has {len(names)} names, but there are {len(known)} features")
         values, proba = _values_of(known, X, features), None
@@ -330,17 +314,14 @@ class ContributionsDisplay(Display):
             sizes.append(score - base - sum(sizes))
         ends = base + np.cumsum([0.0, *sizes])  # of the bars, from the top
         draw_bands(self.ax_, self.thresholds, self.classes, ends)
-        place = np.arange(len(sizes))
-        colors = np.where(np.array(sizes) < 0.0, OUTSIDE, INSIDE)
-        bars = self.ax_.barh(place, sizes, left=ends[:-1], color=colors, height=0.6)
+        bars = _draw_bars(self.ax_, sizes, ends[:-1], names)
         self.ax_.bar_label(bars, [f"{size:+.2f}" for size in sizes], padding=3, fontsize=8)
-        for k in place[:-1]:  # where a bar ends, the one below it begins
+        for k in range(len(sizes) - 1):  # where a bar ends, the one below it begins
             line = [ends[k + 1]] * 2
             self.ax_.plot(line, [k + 0.3, k + 0.7], color="black", linewidth=0.6)
         # The base value meets the highest bar, the score the lowest one.
         for at, line in ((base, [-1.0, -0.3]), (score, [len(sizes) - 0.7, len(sizes)])):
             self.ax_.plot([at, at], line, color="black", linewidth=0.8, linestyle=":")
-        self.ax_.set_yticks(place, names)
         self.ax_.set_ylim(len(sizes), -1.0)
         self.ax_.set_xlabel(f"score, from {base:.2f} on average to {score:.2f} of this row")
         meanings = {"raises the score": INSIDE, "lowers it": OUTSIDE}
@@ -426,12 +407,7 @@ def _layers(x: Any) -> Any:
 
 
 def plot_contributions(
-    estimator: Any,
-    X: Any,
-    names: Sequence[str] | None = None,
-    *,
-    top: int = 10,
-    ax: Axes | None = None,
+    estimator: Any, X: Any, names: Names = None, *, top: int = 10, ax: Axes | None = None
 ) -> Axes:
     """Plot what features add to the score of one row, or to those of many rows.
 

@@ -12,19 +12,21 @@ from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import BootstrapResult
 from pril.inference import Inference, Intervals
-from pril.plotting.drawing import (
-    INSIDE,
-    OUTSIDE,
-    Display,
-    draw_cells,
-    height_of,
-    name_classes,
-    short_text,
-)
+from pril.plotting import drawing
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+__all__ = [
+    "CoarseningDisplay",
+    "ForestDisplay",
+    "ValidationLossDisplay",
+    "plot_bootstrap",
+    "plot_coarsening",
+    "plot_forest",
+    "plot_validation_loss",
+]
 
 MOST_RANGES = 40  # of more, the most common are drawn
 NAMES = {
@@ -35,7 +37,7 @@ NAMES = {
 
 
 @dataclass(eq=False, repr=False)
-class ValidationLossDisplay(Display):
+class ValidationLossDisplay(drawing.Display):
     """The held-out loss after each round of boosting, and the round that was kept.
 
     If the kept round is one of the last, more rounds (`max_iter`) may lower the loss further.
@@ -89,10 +91,10 @@ class ValidationLossDisplay(Display):
 
     def _draw(self, ax: Axes) -> None:
         n, kept = len(self.losses), self.n_kept
-        ax.plot(np.arange(1, n + 1), self.losses, color=INSIDE, label="held-out loss")
+        ax.plot(np.arange(1, n + 1), self.losses, color=drawing.INSIDE, label="held-out loss")
         if kept:
             said = f"round {kept} of {n} was kept: {self.losses[kept - 1]:.4f}"
-            ax.plot([kept], [self.losses[kept - 1]], "o", color=OUTSIDE, label=said)
+            ax.plot([kept], [self.losses[kept - 1]], "o", color=drawing.OUTSIDE, label=said)
             ax.axvline(kept, color="black", linestyle=":", linewidth=0.8)
         ax.locator_params(axis="x", integer=True)
         ax.set(xlabel="round", ylabel="mean of -log P(label), held-out rows")
@@ -133,7 +135,7 @@ def plot_validation_loss(estimator: Any, *, ax: Axes | None = None) -> Axes:
 
 
 @dataclass(eq=False, repr=False)
-class CoarseningDisplay(Display):
+class CoarseningDisplay(drawing.Display):
     """How classes become ranges, as a model found it.
 
     Where raters shade alike at every class, the bars are the shares of the offsets: how many
@@ -207,7 +209,7 @@ class CoarseningDisplay(Display):
         """Draw a bar for each offset, from those that go down to those that go up."""
         offsets = sorted(self.coarsening.shares, key=lambda way: (way[1] - way[0], sum(way)))
         shares = [self.coarsening.shares[way] for way in offsets]
-        bars = ax.barh(range(len(offsets)), shares, color=INSIDE, height=0.6)
+        bars = ax.barh(range(len(offsets)), shares, color=drawing.INSIDE, height=0.6)
         ax.bar_label(bars, [f"{share:.0%}" for share in shares], padding=3)
         ax.set_yticks(range(len(offsets)), [offset_name(*way) for way in offsets])
         ax.set_xlim(0.0, 1.2 * max(shares))
@@ -222,10 +224,11 @@ class CoarseningDisplay(Display):
         for line, (low, high) in zip(cells, ranges, strict=True):
             line[low : high + 1] = table[low, high]
         shown = [[f"{cell:.0%}" if cell else "" for cell in line] for line in cells]
-        draw_cells(ax, cells, shown)
+        drawing.draw_cells(ax, cells, shown)
         ax.set_aspect("auto")
-        name_classes(ax.xaxis, self.classes)
-        names = [" to ".join(short_text(self.classes[end]) for end in ends) for ends in ranges]
+        drawing.name_classes(ax.xaxis, self.classes)
+        texts = [drawing.short_text(name) for name in self.classes]
+        names = [f"{texts[low]} to {texts[high]}" for low, high in ranges]
         ax.set_yticks(range(len(ranges)), names)
         ax.set(xlabel="true class", ylabel="range given")
 
@@ -261,7 +264,7 @@ def plot_coarsening(estimator: Any, *, ax: Axes | None = None) -> Axes:
 
 
 @dataclass(eq=False, repr=False)
-class ForestDisplay(Display):
+class ForestDisplay(drawing.Display):
     """Estimates with their confidence intervals, a line for each feature: a forest plot.
 
     The line at zero is no effect: an interval that crosses it does not tell which way a feature
@@ -342,26 +345,19 @@ class ForestDisplay(Display):
             This display.
         """
         rows, term = self.table, self.table["term"].iloc[0]
-        groups = rows["class" if term == "threshold" else "feature"].map(short_text)
+        groups = rows["class" if term == "threshold" else "feature"].map(drawing.short_text)
         names = list(dict.fromkeys(groups))
         classes = list(dict.fromkeys(rows["class"])) if term == "effect" else [None]
-        ax = self._begin(ax, height_of(max(len(names), len(rows) // 2)))
+        ax = self._begin(ax, drawing.height_of(max(len(names), len(rows) // 2)))
         colors = _colors(len(classes))
+        style: dict[str, Any] = {"fmt": "o", "markersize": 5, "capsize": 3}
         for k, label in enumerate(classes):
             part = rows if label is None else rows[rows["class"] == label]
             place = np.array([names.index(name) for name in groups[part.index]], dtype=float)
             place += (k - (len(classes) - 1) / 2) * 0.8 / len(classes)
-            errors = [part["estimate"] - part["lower"], part["upper"] - part["estimate"]]
-            ax.errorbar(
-                part["estimate"],
-                place,
-                xerr=np.maximum(errors, 0.0),
-                fmt="o",
-                markersize=5,
-                color=colors[k],
-                capsize=3,
-                label=None if label is None else short_text(label),
-            )
+            middle, name = part["estimate"], None if label is None else drawing.short_text(label)
+            errors = np.maximum([middle - part["lower"], part["upper"] - middle], 0.0)
+            ax.errorbar(middle, place, xerr=errors, color=colors[k], label=name, **style)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         if term != "threshold":
@@ -386,22 +382,16 @@ class ForestDisplay(Display):
             else f"{row.estimate:.2g} ({'fixed' if row.estimate else 'reference'})"
             for row in rows.itertuples()
         ]
+        beside = self.ax_.get_yaxis_transform()
+        style: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
         for place, text in enumerate(texts):
-            self.ax_.annotate(
-                text,
-                (1.0, place),
-                xycoords=self.ax_.get_yaxis_transform(),
-                xytext=(6, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-            )
+            self.ax_.annotate(text, (1.0, place), xycoords=beside, xytext=(6, 0), **style)
 
 
 def _colors(n: int) -> Any:
     """Return a colour for each class, from dark to light."""
     if n == 1:
-        return [INSIDE]
+        return [drawing.INSIDE]
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(0.0, 0.85, n))

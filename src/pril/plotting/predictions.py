@@ -8,28 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from pril import metrics
 from pril.core import ranking
 from pril.core.parts import Parts
 from pril.errors import InputTypeError
-from pril.metrics import (
-    Reliability,
-    calibration_error,
-    mean_difference,
-    order_of,
-    rank_both,
-    reliability_curves,
-)
-from pril.plotting.drawing import (
-    BELOW,
-    INSIDE,
-    OUTSIDE,
-    Display,
-    draw_cells,
-    name_bands,
-    name_classes,
-    rated,
-    short_text,
-)
+from pril.plotting import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+__all__ = ["IntervalConfusionDisplay", "ReliabilityDisplay", "ScoreAxisDisplay", "plot_scores"]
+
 MOST_PANELS = 12  # of a reliability curve
 
 
 @dataclass(eq=False, repr=False)
-class ScoreAxisDisplay(Display):
+class ScoreAxisDisplay(drawing.Display):
     """A histogram of the scores, with the thresholds, coloured by whether predictions are inside.
 
     The area of a bar is its number of rows. No bar crosses a threshold, so the colours above a
@@ -107,7 +92,7 @@ class ScoreAxisDisplay(Display):
         learner = Parts.of(estimator).learner
         if not hasattr(learner, "latent"):
             raise InputTypeError(f"{type(learner).__name__} has no score axis to draw")
-        learner, rank, scores, thresholds, intervals = rated(estimator, X, y)
+        learner, rank, scores, thresholds, intervals = drawing.rated(estimator, X, y)
         return cls(scores[:, 0], rank, intervals, thresholds, learner.order_).plot(ax=ax)
 
     @classmethod
@@ -163,32 +148,24 @@ class ScoreAxisDisplay(Display):
         edges = self._edges(scores, bins)
         widths, height = np.diff(edges), np.zeros(len(edges) - 1)
         inside = (lo <= rank) & (rank <= hi)
+        style: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.4}
         for rows, color, said in (
-            (inside, INSIDE, "inside the range"),
-            (rank < lo, BELOW, "below it"),
-            (rank > hi, OUTSIDE, "above it"),
+            (inside, drawing.INSIDE, "inside the range"),
+            (rank < lo, drawing.BELOW, "below it"),
+            (rank > hi, drawing.OUTSIDE, "above it"),
         ):
             density = np.histogram(scores[rows], edges)[0] / widths
             share = np.count_nonzero(rows) / max(len(rows), 1)
-            ax.bar(
-                edges[:-1],
-                density,
-                widths,
-                bottom=height,
-                align="edge",
-                color=color,
-                edgecolor="white",
-                linewidth=0.4,
-                label=f"predicted {said} ({share:.0%})",
-            )
+            name = f"predicted {said} ({share:.0%})"
+            ax.bar(edges[:-1], density, widths, bottom=height, color=color, label=name, **style)
             height += density
         for threshold in self.thresholds:
             ax.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
-        names = [short_text(name) for name in self.classes]
+        names = [drawing.short_text(name) for name in self.classes]
         if len(names) <= 8:  # of more classes, the names alone fill the space
             for k in np.unique(rank):
                 names[k] += f"\n{inside[rank == k].mean():.0%}"
-        name_bands(ax, names, np.concatenate([edges[:1], self.thresholds, edges[-1:]]))
+        drawing.name_bands(ax, names, np.concatenate([edges[:1], self.thresholds, edges[-1:]]))
         top = 1.35 * height.max(initial=0.0) or 1.0  # room for the legend
         ax.set(xlim=(edges[0], edges[-1]), ylim=(0.0, top))
         ax.set(xlabel="score", ylabel="rows per unit of score")
@@ -254,7 +231,7 @@ def confusion(rank: Any, intervals: Any, n_classes: int) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class IntervalConfusionDisplay(Display):
+class IntervalConfusionDisplay(drawing.Display):
     """A confusion matrix for labels that are ranges.
 
     Each row counts as the class of its range that is nearest to its prediction. So predictions
@@ -308,7 +285,7 @@ class IntervalConfusionDisplay(Display):
         display : IntervalConfusionDisplay
             What was drawn.
         """
-        learner, rank, _, _, intervals = rated(estimator, X, y)
+        learner, rank, _, _, intervals = drawing.rated(estimator, X, y)
         return cls(confusion(rank, intervals, len(learner.order_)), learner.order_).plot(ax=ax)
 
     @classmethod
@@ -333,19 +310,19 @@ class IntervalConfusionDisplay(Display):
         display : IntervalConfusionDisplay
             What was drawn.
         """
-        order, intervals, rank = rank_both(y, y_pred, classes, name="y")
+        order, intervals, rank = metrics.rank_both(y, y_pred, classes, name="y")
         return cls(confusion(rank, intervals, len(order)), order).plot(ax=ax)
 
     def _draw(self, ax: Axes) -> None:
         shares = self.matrix / np.maximum(self.matrix.sum(axis=1, keepdims=True), 1)
-        draw_cells(ax, shares, self.matrix)
-        name_classes(ax.xaxis, self.classes)
-        name_classes(ax.yaxis, self.classes)
+        drawing.draw_cells(ax, shares, self.matrix)
+        drawing.name_classes(ax.xaxis, self.classes)
+        drawing.name_classes(ax.yaxis, self.classes)
         ax.set(xlabel="predicted", ylabel="class of the range nearest to it")
 
 
 @dataclass(eq=False, repr=False)
-class ReliabilityDisplay(Display):
+class ReliabilityDisplay(drawing.Display):
     """Observed shares against predicted probabilities, one panel for each class except the last.
 
     For each class, rows are put into bins by their probability of being in that class or a lower
@@ -389,7 +366,7 @@ class ReliabilityDisplay(Display):
     ['probability', 'probability']
     """
 
-    curves: list[Reliability]
+    curves: list[metrics.Reliability]
     _: KW_ONLY
     classes: Any
     error: float
@@ -429,13 +406,8 @@ class ReliabilityDisplay(Display):
             raise InputTypeError(
                 f"{type(estimator).__name__} has no predict_proba, so there is nothing to draw"
             )
-        return cls.from_predictions(
-            y,
-            estimator.predict_proba(X),
-            classes=order_of(estimator),
-            sample_weight=sample_weight,
-            ax=ax,
-        )
+        proba, order = estimator.predict_proba(X), metrics.order_of(estimator)
+        return cls.from_predictions(y, proba, classes=order, sample_weight=sample_weight, ax=ax)
 
     @classmethod
     def from_predictions(
@@ -468,8 +440,8 @@ class ReliabilityDisplay(Display):
         display : ReliabilityDisplay
             The display, drawn.
         """
-        curves = reliability_curves(y, y_proba, classes, sample_weight, fewer_bins=True)
-        error = calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
+        curves = metrics.reliability_curves(y, y_proba, classes, sample_weight, fewer_bins=True)
+        error = metrics.calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
         if classes is None:
             classes = ranking.order_classes(ranking.read(y))
         return cls(curves, classes=classes, error=error).plot(ax=ax)
@@ -495,15 +467,15 @@ class ReliabilityDisplay(Display):
         for place, (k, panel) in enumerate(zip(drawn, _panels(ax, rows, columns), strict=False)):
             curve = self.curves[k]
             panel.plot([0, 1], [0, 1], color="black", linestyle=":", linewidth=0.8)
-            panel.plot(curve.mean, curve.seen, color=INSIDE, linewidth=1)
-            panel.vlines(curve.mean, curve.lower, curve.upper, color=INSIDE, linewidth=0.8)
-            panel.scatter(curve.mean, curve.seen, s=200 * curve.share, color=INSIDE)
+            panel.plot(curve.mean, curve.seen, color=drawing.INSIDE, linewidth=1)
+            panel.vlines(curve.mean, curve.lower, curve.upper, color=drawing.INSIDE, linewidth=0.8)
+            panel.scatter(curve.mean, curve.seen, s=200 * curve.share, color=drawing.INSIDE)
             panel.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
             panel.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
             panel.set_xlabel("probability" if place + columns >= len(drawn) else "")
             panel.set_ylabel("observed share" if place % columns == 0 else "")
-            name = f"\u201c{short_text(self.classes[k])}\u201d or lower"
-            panel.set_title(f"{name}\nerror {mean_difference([curve]):.3f}", fontsize=9)
+            name = f"\u201c{drawing.short_text(self.classes[k])}\u201d or lower"
+            panel.set_title(f"{name}\nerror {metrics.mean_difference([curve]):.3f}", fontsize=9)
             self.axes_.append(panel)
         return self
 

@@ -6,27 +6,8 @@ margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of eve
 of the paper, and the proofs of the corrected statements, are in ``docs/background/theory.md``.
 """
 
-from pril.theory.auditing import Audit, Bound, Regret, audit, regret
-from pril.theory.bounds import (
-    general_mistake_bound,
-    mistake_bound,
-    multiplicative_mistake_bound,
-    multiplicative_step,
-    regret_bound,
-)
-from pril.theory.margins import Margin, margin
+from pril.theory import bounds, margins
+from pril.theory.bounds import *
+from pril.theory.margins import *
 
-__all__ = [
-    "Audit",
-    "Bound",
-    "Margin",
-    "Regret",
-    "audit",
-    "general_mistake_bound",
-    "margin",
-    "mistake_bound",
-    "multiplicative_mistake_bound",
-    "multiplicative_step",
-    "regret",
-    "regret_bound",
-]
+__all__ = sorted([*bounds.__all__, *margins.__all__])

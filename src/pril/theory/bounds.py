@@ -1,56 +1,49 @@
-"""Streams of intervals, the constraints they put on a model, and bounds on mistakes and regret.
+"""Bounds on mistakes and regret, and how a run of a learner compares with them.
 
-Lengths and bounds are computed as fractions; the float that is returned is never below the exact
-number, because a bound must not be rounded down.
+Bounds are computed as fractions and rounded up.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from numbers import Integral, Rational
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
-from sklearn.utils import check_array
+from sklearn.base import clone
 
-from pril.core import ranking
-from pril.core.arrays import Array
-from pril.core.rows import check_cells
-from pril.errors import InputError
+from pril.errors import InputError, InputTypeError
+from pril.evaluate import Progress, progressive
+from pril.learners.linear import MPRIL, PRIL
+from pril.theory.margins import (
+    Constraints,
+    Margin,
+    exactly,
+    margin,
+    read_constraints,
+    root_rounded_up,
+    rounded_up,
+)
 
-BITS = 128  # of a square root before it is rounded to a float, which has 53
+__all__ = [
+    "Audit",
+    "Bound",
+    "Regret",
+    "audit",
+    "general_mistake_bound",
+    "mistake_bound",
+    "multiplicative_mistake_bound",
+    "multiplicative_step",
+    "regret",
+    "regret_bound",
+]
+
 DIGITS = 6  # of a bound in print
-
-
-# --- Rounding ------------------------------------------------------------------------------------
-
-
-def exactly(value: Any) -> Fraction:
-    """Return a finite number as a fraction."""
-    return Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
-
-
-def rounded_up(value: Fraction) -> float:
-    """Return the smallest float that is not below a number."""
-    try:
-        nearest = float(value)
-    except OverflowError:
-        return math.inf
-    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
-
-
-def root_rounded_up(value: Fraction) -> float:
-    """Return the smallest float that is not below the square root of a number, or the next one."""
-    if value == 0:
-        return 0.0
-    bits = value.numerator.bit_length() - value.denominator.bit_length()
-    shift = max(0, BITS - bits // 2)
-    square = math.ceil(value * 4**shift)
-    return rounded_up(Fraction(math.isqrt(square - 1) + 1, 2**shift))
 
 
 def log_rounded_up(n: int) -> Fraction:
@@ -64,72 +57,6 @@ def printed(bound: float) -> str:
         return f"{bound}"
     digits = Context(prec=DIGITS, rounding=ROUND_CEILING)
     return f"{float(digits.create_decimal(Decimal(bound))):.{DIGITS}g}"
-
-
-# --- Streams -------------------------------------------------------------------------------------
-
-
-class Constraints(NamedTuple):
-    """Rows and their constraints: signs[t, i] is z_i of row t, 0 where there is no constraint."""
-
-    X: Array
-    signs: Array
-    classes: Array
-    intervals: Array
-
-    @property
-    def squared_radius(self) -> Fraction:
-        """The squared length of the longest row, exactly."""
-        scaled = self.X / np.longdouble(np.abs(self.X).max() or 1.0)
-        squares = (scaled * scaled).sum(axis=1)
-        error = 2 * np.finfo(squares.dtype).eps * (self.X.shape[1] + 2)  # of each sum, relatively
-        return max(_squared_length(row) for row in self.X[squares >= (1 - error) * squares.max()])
-
-    @property
-    def radius(self) -> float:
-        """The length of the longest row, rounded up."""
-        return root_rounded_up(self.squared_radius)
-
-    @property
-    def min_width(self) -> int:
-        """The least number of thresholds inside an interval."""
-        return int((self.intervals[:, 1] - self.intervals[:, 0]).min())
-
-    @property
-    def y(self) -> Array:
-        """The labels, as lower and upper ends."""
-        return self.classes[self.intervals]
-
-    def margins(self, w: Array, theta: Array) -> Array:
-        """Return z_i (w . x_t - theta_i), infinite where there is no constraint."""
-        signed = self.signs * ((self.X @ w)[:, np.newaxis] - theta)
-        return np.where(self.signs == 0, np.inf, signed)
-
-
-def _squared_length(row: Array) -> Fraction:
-    """Return the sum of squares of a row of floats, whose denominators are powers of two."""
-    ratios = [value.as_integer_ratio() for value in row.tolist()]
-    common = max(denominator for _, denominator in ratios)
-    squares = ((n * (common // denominator)) ** 2 for n, denominator in ratios)
-    return Fraction(sum(squares), common**2)
-
-
-def read_constraints(X: Any, y: Any, classes: Any) -> Constraints:
-    """Return the constraints of the rows that have a label."""
-    check_cells(X)
-    X = check_array(X, dtype=np.float64)
-    order, intervals = ranking.encode(ranking.read(y), classes)
-    ranking.check_length(intervals, X)
-    labelled = ranking.is_labelled(intervals)  # the others are not learned from
-    if not labelled.any():
-        raise InputError("y has no label in any row: there is nothing to analyse")
-    X, intervals = X[labelled], intervals[labelled]
-    i = np.arange(len(order) - 1)
-    signs = (i < intervals[:, :1]).astype(np.int64) - (i >= intervals[:, 1:])
-    return Constraints(X, signs, order, intervals)
-
-
-# --- Bounds --------------------------------------------------------------------------------------
 
 
 def n_constraints(n_classes: Any, min_width: Any) -> int:
@@ -410,3 +337,247 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
     if gamma > C:
         raise InputError(f"gamma is at most {C} here (features within [-1, 1]), got {gamma!r}")
     return math.inf if gamma == C else math.log((C + gamma) / (C - gamma)) / (2 * C)
+
+
+# --- Runs ----------------------------------------------------------------------------------------
+
+
+def run(estimator: Any, X: Any, y: Any, classes: Any) -> tuple[Any, Constraints, Progress]:
+    """Run a clone of a learner once over a stream; the theorems are about PRIL and M-PRIL only."""
+    if not isinstance(estimator, (PRIL, MPRIL)):
+        raise InputTypeError(
+            f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}"
+        )
+    learner: Any = clone(estimator)
+    stream = read_constraints(X, y, learner.classes if classes is None else classes)
+    return learner, stream, progressive(learner, stream.X, stream.y, classes=stream.classes)
+
+
+class Regret(NamedTuple):
+    """The loss of a learner minus that of the best fixed model, and the bound of Theorem 3.
+
+    A run with step s is s times the run with step 1, and so are its losses.
+    """
+
+    regret: float  # summed surrogate loss, minus that of the best fixed model, which is 0
+    bound: float  # Theorem 3, corrected
+    step: float  # norm / (G sqrt(T)), for which the regret grows as sqrt(T)
+    scaled_regret: float  # of the run with that step
+    scaled_bound: float  # norm G sqrt(T)
+
+
+def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any = None) -> Regret:
+    """Run a linear learner once over a stream and compare it with the best fixed model.
+
+    The surrogate loss L_I^IMC is zero at w = 0, theta = 0 and never negative. So the best model in
+    any ball around zero has loss 0, and the regret is the loss of the learner.
+
+    Parameters
+    ----------
+    estimator : PRIL or MPRIL
+        The learner; a clone of it is run. The bound holds for PRIL's iterates, not for their mean,
+        so use ``average=False``.
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends.
+    norm : float
+        Largest l2 norm of the models it is compared with.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y.
+
+    Returns
+    -------
+    regret : Regret
+        The regret, its bound, and the same for the step that gives the sqrt(T) rate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pril import PRIL
+    >>> from pril.theory import regret
+    >>> X, y = np.ones((1000, 1)), np.tile([5, 1], 500)
+    >>> found = regret(PRIL(average=False), X, y, norm=4.0, classes=range(1, 6))
+    >>> found.regret, found.bound
+    (10000.0, 10008.0)
+    """
+    norm = checked_positive("norm", norm)
+    _, stream, progress = run(estimator, X, y, classes)
+    loss = float(progress.hinge_losses.sum())
+    T, K, c = len(stream.X), len(stream.classes), stream.min_width
+    C, squared_radius = n_constraints(K, c), stream.squared_radius
+    squares = T * squared_gradient(squared_radius, C)
+    step = norm / root_rounded_up(squares) if squares > 0 else math.inf
+    return Regret(
+        regret=loss,
+        bound=regret_bound(T, stream.radius, K, c, norm=norm),
+        step=step,
+        scaled_regret=step * loss if loss > 0 else 0.0,
+        scaled_bound=root_rounded_up(exactly(norm) ** 2 * squares),
+    )
+
+
+class Bound(NamedTuple):
+    """One bound and the number that it bounds, as observed."""
+
+    name: str
+    observed: float
+    bound: float
+
+    @property
+    def room(self) -> float:
+        """Share of the bound above the observed number."""
+        if self.bound == 0:
+            return 1.0 if self.observed == 0 else -math.inf
+        return 1.0 - self.observed / self.bound
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Facts about a run over a stream, and every bound that applies to it.
+
+    Attributes
+    ----------
+    facts : dict
+        Rounds, mistakes, violated constraints, R, c, K, and the margin.
+    bounds : list of Bound
+        The bounds and the observed numbers.
+    """
+
+    facts: dict[str, Any]
+    bounds: list[Bound]
+
+    def to_frame(self) -> Any:
+        """Return the bounds as a pandas DataFrame.
+
+        Returns
+        -------
+        frame : DataFrame
+            One row a bound.
+        """
+        import pandas as pd
+
+        rows = [(*bound, bound.room) for bound in self.bounds]
+        return pd.DataFrame(rows, columns=["name", "observed", "bound", "room"])
+
+    def __str__(self) -> str:
+        lines = [f"{name:<34}{_fact(name, value):>14}" for name, value in self.facts.items()]
+        lines += ["-" * 70, f"{'':<34}{'observed':>14}{'bound':>14}{'room':>8}"]
+        lines += [
+            f"{b.name:<34}{b.observed:>14.6g}{printed(b.bound):>14}{b.room:>8.1%}"
+            for b in self.bounds
+        ]
+        return "\n".join(lines)
+
+
+def _fact(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name.startswith("margin") and value == 0:
+        return "not separable"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any = None) -> Audit:
+    """Run a learner once over a stream and compare it with every bound that applies.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Rows.
+    y : array-like of shape (n_samples,) or (n_samples, 2)
+        Exact labels, or lower and upper ends.
+    estimator : PRIL or MPRIL, default=None
+        The learner; a clone of it is run, without averaging. None is `PRIL`.
+    classes : array-like, default=None
+        The ordered classes, lowest first. None takes them from y.
+
+    Returns
+    -------
+    audit : Audit
+        Facts and bounds; print it, or take `to_frame()`.
+
+    Examples
+    --------
+    >>> from pril.theory import audit
+    >>> print(audit([[-1.1], [1.2], [-2.3]], [1, 2, 1]))  # doctest: +NORMALIZE_WHITESPACE
+    rounds                                         3
+    mistakes                                       1
+    violated constraints                           1
+    interval loss                                  1
+    longest row, R                               2.3
+    narrowest label, c                             0
+    classes, K                                     2
+    margin, l2                               1.14857
+    ----------------------------------------------------------------------
+                                            observed         bound    room
+    Theorem 1, separable                           1       4.76804   79.0%
+    Theorem 2, any comparator                      1       2.93495   65.9%
+    Theorem 3, regret                              0         10.54  100.0%
+    Theorem 3, step for sqrt(T)                    0       6.45777  100.0%
+    """
+    estimator = PRIL() if estimator is None else estimator
+    if isinstance(estimator, PRIL):
+        estimator = clone(estimator).set_params(average=False)
+    learner, stream, progress = run(estimator, X, y, classes)
+    multiplicative = isinstance(learner, MPRIL)
+    norm: Literal["l1", "l2"] = "l1" if multiplicative else "l2"
+    nonnegative = multiplicative and not learner.signed
+    largest = margin(stream.X, stream.y, norm, nonnegative, classes=stream.classes)
+    facts: dict[str, Any] = {
+        "rounds": learner.t_,
+        "mistakes": learner.n_mistakes_,
+        "violated constraints": learner.n_updates_,
+        "interval loss": int(progress.losses.sum()),
+        "longest row, R": stream.radius,
+        "narrowest label, c": stream.min_width,
+        "classes, K": len(stream.classes),
+        f"margin, {norm}": largest.gamma,
+    }
+    if multiplicative:
+        more_facts, bounds = _multiplicative_audit(learner, stream, largest.gamma)
+        return Audit(facts | more_facts, bounds)
+    return Audit(facts, _additive_bounds(learner, stream, largest))
+
+
+def _additive_bounds(learner: PRIL, stream: Constraints, largest: Margin) -> list[Bound]:
+    """Return Theorems 1 to 3 for a run of PRIL."""
+    X, y, classes, violated = stream.X, stream.y, stream.classes, learner.n_updates_
+    bounds = []
+    if largest.separable:
+        bound = mistake_bound(stream.radius, largest.gamma, len(classes), stream.min_width)
+        bounds.append(Bound("Theorem 1, separable", violated, bound))
+    w, theta = largest.w, largest.theta
+    if w is None or theta is None:
+        model = PRIL(classes=classes, random_state=0).fit(X, y)
+        w, theta = model.coef_, model.thresholds_
+    if stream.signs.any() and (w.any() or theta.any()):
+        bound = general_mistake_bound(X, y, w, theta, classes=classes)
+        bounds.append(Bound("Theorem 2, any comparator", violated, bound))
+    size = float(np.linalg.norm(np.concatenate([learner.coef_, learner.thresholds_])))
+    found = regret(learner, X, y, max(size, 1.0), classes=classes)
+    bounds.append(Bound("Theorem 3, regret", found.regret, found.bound))
+    bounds.append(Bound("Theorem 3, step for sqrt(T)", found.scaled_regret, found.scaled_bound))
+    return bounds
+
+
+def _multiplicative_audit(
+    learner: MPRIL, stream: Constraints, gamma: float
+) -> tuple[dict[str, Any], list[Bound]]:
+    """Return more facts about a run of M-PRIL, and Theorem 4 for its rate, whatever it is.
+
+    The bound is ``log(N) / (rate gamma - log cosh(rate C))``.
+    """
+    bounded = bool(np.abs(stream.X).max() <= 1.0)
+    facts: dict[str, Any] = {"features within [-1, 1]": bounded}
+    if not bounded or gamma == 0:
+        return facts, []
+    K, c, rate = len(stream.classes), stream.min_width, learner.rate
+    C = n_constraints(K, c)
+    facts["rate"] = rate
+    facts["the theorem's rate"] = multiplicative_step(gamma, K, c) if gamma <= C else math.inf
+    experts = (K + stream.X.shape[1] - 1) * (2 if learner.signed else 1)
+    gain = rate * gamma - (np.logaddexp(rate * C, -rate * C) - math.log(2))
+    gain -= 8 * np.finfo(np.float64).eps * (rate * (C + gamma) + 1)  # the most that rounding adds
+    bound = rounded_up(log_rounded_up(experts) / exactly(gain)) if gain > 0 else math.inf
+    return facts, [Bound("Theorem 4, at this step", learner.n_updates_, bound if C else 0.0)]

@@ -1,21 +1,123 @@
-"""The largest margin of a stream."""
+"""Streams of intervals, the constraints they put on a model, and their largest margin.
+
+Lengths are computed as fractions; the float that is returned is never below the exact number,
+because a bound must not be rounded down.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from fractions import Fraction
+from numbers import Rational
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog, nnls
+from sklearn.utils import check_array
 
+from pril.core import ranking
 from pril.core.arrays import Array
+from pril.core.rows import check_cells
 from pril.errors import InputError
-from pril.theory.bounds import Constraints, read_constraints
 
+__all__ = ["Margin", "margin"]
+
+BITS = 128  # of a square root before it is rounded to a float, which has 53
 NEGLIGIBLE = 1e-9  # a margin below this share of the longest row counts as zero
 MOST_ADDED = 200  # constraints added to the solver's working set at a time
 MOST_ORDERS = 10  # column orders to try when the solver returns a wrong answer
+
+
+# --- Rounding ------------------------------------------------------------------------------------
+
+
+def exactly(value: Any) -> Fraction:
+    """Return a finite number as a fraction."""
+    return Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
+
+
+def rounded_up(value: Fraction) -> float:
+    """Return the smallest float that is not below a number."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+
+
+def root_rounded_up(value: Fraction) -> float:
+    """Return the smallest float that is not below the square root of a number, or the next one."""
+    if value == 0:
+        return 0.0
+    bits = value.numerator.bit_length() - value.denominator.bit_length()
+    shift = max(0, BITS - bits // 2)
+    square = math.ceil(value * 4**shift)
+    return rounded_up(Fraction(math.isqrt(square - 1) + 1, 2**shift))
+
+
+# --- Streams -------------------------------------------------------------------------------------
+
+
+class Constraints(NamedTuple):
+    """Rows and their constraints: signs[t, i] is z_i of row t, 0 where there is no constraint."""
+
+    X: Array
+    signs: Array
+    classes: Array
+    intervals: Array
+
+    @property
+    def squared_radius(self) -> Fraction:
+        """The squared length of the longest row, exactly."""
+        scaled = self.X / np.longdouble(np.abs(self.X).max() or 1.0)
+        squares = (scaled * scaled).sum(axis=1)
+        error = 2 * np.finfo(squares.dtype).eps * (self.X.shape[1] + 2)  # of each sum, relatively
+        return max(_squared_length(row) for row in self.X[squares >= (1 - error) * squares.max()])
+
+    @property
+    def radius(self) -> float:
+        """The length of the longest row, rounded up."""
+        return root_rounded_up(self.squared_radius)
+
+    @property
+    def min_width(self) -> int:
+        """The least number of thresholds inside an interval."""
+        return int((self.intervals[:, 1] - self.intervals[:, 0]).min())
+
+    @property
+    def y(self) -> Array:
+        """The labels, as lower and upper ends."""
+        return self.classes[self.intervals]
+
+    def margins(self, w: Array, theta: Array) -> Array:
+        """Return z_i (w . x_t - theta_i), infinite where there is no constraint."""
+        signed = self.signs * ((self.X @ w)[:, np.newaxis] - theta)
+        return np.where(self.signs == 0, np.inf, signed)
+
+
+def _squared_length(row: Array) -> Fraction:
+    """Return the sum of squares of a row of floats, whose denominators are powers of two."""
+    ratios = [value.as_integer_ratio() for value in row.tolist()]
+    common = max(denominator for _, denominator in ratios)
+    squares = ((n * (common // denominator)) ** 2 for n, denominator in ratios)
+    return Fraction(sum(squares), common**2)
+
+
+def read_constraints(X: Any, y: Any, classes: Any) -> Constraints:
+    """Return the constraints of the rows that have a label."""
+    check_cells(X)
+    X = check_array(X, dtype=np.float64)
+    order, intervals = ranking.encode(ranking.read(y), classes)
+    ranking.check_length(intervals, X)
+    labelled = ranking.is_labelled(intervals)  # the others are not learned from
+    if not labelled.any():
+        raise InputError("y has no label in any row: there is nothing to analyse")
+    X, intervals = X[labelled], intervals[labelled]
+    return Constraints(X, ranking.constraints(intervals, len(order)), order, intervals)
+
+
+# --- The largest margin --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,11 +211,15 @@ def margin(
     if comparator.w is None or comparator.theta is None:
         return largest
     w = comparator.w / spread
-    v = np.concatenate([w, comparator.theta + w @ centre])
-    v /= np.linalg.norm(v, 2 if norm == "l2" else 1)
-    w, theta = v[: len(w)], v[len(w) :]
+    w, theta = _scaled(np.concatenate([w, comparator.theta + w @ centre]), len(w), norm)
     gamma = float(stream.margins(w, theta).min())
     return Margin(gamma, w, theta) if gamma > 0 else largest
+
+
+def _scaled(v: Array, n_features: int, norm: str) -> tuple[Array, Array]:
+    """Return the weights and thresholds of a comparator, scaled to norm one."""
+    v = v / np.linalg.norm(v, 2 if norm == "l2" else 1)
+    return v[:n_features], v[n_features:]
 
 
 def largest_margin(stream: Constraints, norm: str, nonnegative: bool) -> Margin:
@@ -134,8 +240,7 @@ def largest_margin(stream: Constraints, norm: str, nonnegative: bool) -> Margin:
         v = solve(rows, nonnegative)
         if v is None:
             return best
-        v /= np.linalg.norm(v, 2 if norm == "l2" else 1)
-        w, theta = v[:n_features], v[n_features:]
+        w, theta = _scaled(v, n_features, norm)
         margins = stream.margins(w, theta)
         if margins.min() > max(best.gamma, NEGLIGIBLE * scale):
             best = Margin(float(margins.min()), w, theta)
@@ -200,8 +305,6 @@ def _linear_program(rows: Array, nonnegative: bool) -> Array | None:
         c=np.append(np.zeros(n), -1.0),
         A_ub=np.vstack([np.hstack([-signed, np.ones((len(rows), 1))]), np.append(np.ones(n), 0.0)]),
         b_ub=np.append(np.zeros(len(rows)), 1.0),
-        bounds=[(0, None)] * n + [(0, None)],
-        method="highs",
     )
     if solution.x is None or solution.x[-1] <= NEGLIGIBLE:
         return None
