@@ -22,7 +22,7 @@ from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
-    from pril.tables.task import Task
+    from pril.tables.survey import Task
     from pril.tables.training import Run
 
 
@@ -237,7 +237,9 @@ def audit(
     task = replace(options.task(csv), holdout=0.0)
     with printer.progress() as progress:
         run = Run(table.open(csv, brackets=options.brackets), task, progress)
-        X, y = run.gather()
+        run.survey_table()
+        run.begin_learning()
+        _, X, y, *_ = run.gather()
         audited = theory.audit(X, y, run.model)
     bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]
     printer.result({"facts": audited.facts, "bounds": bounds}, str(audited).splitlines())

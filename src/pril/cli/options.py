@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
-    from pril.tables.task import Task
+    from pril.tables.survey import Task
     from pril.tables.text import CsvStyle
 
 
@@ -349,7 +349,7 @@ class TaskOptions(LabelOptions):
 
     def task(self, csv: CsvOptions | None = None) -> Task:
         """Return the task that the options ask for."""
-        from pril.tables.task import Task
+        from pril.tables.survey import Task
 
         given: dict[str, Any] = {**vars(self), "labels": self._labels(csv or CsvOptions())}
         if given.get("epochs") is None:

@@ -28,8 +28,7 @@ from pril.tables.json_lines import NAME, to_column, to_matrix
 from pril.tables.label_columns import LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
 from pril.tables.pipeline import Pipeline
-from pril.tables.survey import hardly_alike, looks_like_row_id, warn_of_columns
-from pril.tables.task import Task
+from pril.tables.survey import Task, hardly_alike, looks_like_row_id, warn_of_columns
 
 if TYPE_CHECKING:
     from pril.tables.json_lines import Cells, Codec
