@@ -394,7 +394,7 @@ def _load_or_begin(
     parameters: dict[str, Any],
 ) -> LoadedModel:
     """Return a model from a file or, if there is none and classes are given, a new one."""
-    from pril.tables.growing import blank_model
+    from pril.tables.stream import blank_model
 
     if not model.exists():
         if classes is None:

@@ -479,6 +479,11 @@ def learn_rows(encoder: ColumnEncoder, batch: pa.RecordBatch, chosen: Array) -> 
     if not chosen.all():
         numbers = np.compress(chosen, numbers, axis=1)
         words = {name: cells.filter(pa.array(chosen)) for name, cells in words.items()}
+    learn_cells(encoder, numbers, words)
+
+
+def learn_cells(encoder: ColumnEncoder, numbers: Array, words: dict[str, pa.Array]) -> None:
+    """Learn from columns of numbers, the rows of a matrix, and from those of words, by name."""
     encoder.moments_ = encoder.moments_.joined(Moments.of(numbers))
     for name, cells in words.items():
         add_words(encoder, name, count_words(cells))

@@ -25,17 +25,24 @@ from pril.core.linear_engine import Batch
 from pril.core.nouns import Dense
 from pril.core.rating import log_probabilities
 from pril.core.recent_errors import Alarm, ErrorReports
+from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
 from pril.core.words import count
 from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
 from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
-from pril.tables.arrow import NUMBER, TEXT
+from pril.tables.arrow import NUMBER, TEXT, read_words
 from pril.tables.checkpoints import Checkpoint
-from pril.tables.encoder import RowEncoder
+from pril.tables.encoder import (
+    ColumnEncoder,
+    Moments,
+    RowEncoder,
+    have_gaps,
+    learn_cells,
+    no_moments,
+)
 from pril.tables.files import TableError, TableWarning, quote_columns
-from pril.tables.growing import grow, grows, undoing, warn_of_features
 from pril.tables.json_lines import (
     NAME,
     USUAL,
@@ -47,9 +54,10 @@ from pril.tables.json_lines import (
     to_column,
     to_matrix,
 )
-from pril.tables.label_columns import LabelColumns, LabelKind, to_note
+from pril.tables.label_columns import LabelColumns, LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
-from pril.tables.survey import MANY_ROWS
+from pril.tables.pipeline import Pipeline
+from pril.tables.survey import MANY_ROWS, Task, hardly_alike, looks_like_row_id, warn_of_columns
 from pril.tables.text import LONGEST_ROW, TOO_LONG, whole_lines, without_marks
 
 MOST_SPELLINGS = 10_000  # of labels that are remembered
@@ -91,7 +99,7 @@ class LineStream:
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         self._check_columns()
         self.use(model.model)
-        self._grows = bool(self.names) and grows(model)
+        self._grows = bool(self.names) and _grows(model)
         # Lines that tell which features of a growing model say nothing of new rows; then None.
         self._first: list[bytes] | None = [] if self._grows else None
         if options.chances:
@@ -114,8 +122,6 @@ class LineStream:
         self.model.use(model)
         self._encoder, learner = RowEncoder(model), self.model.learner
         self._engine, order = learner.engine, learner.order_
-        weighing = ("class_weight", "offset")  # an offset is refused
-        self._is_weighed = any(getattr(learner, name, None) is not None for name in weighing)
         self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
         self._codec = Codec(order, self.model.columns, self.names, self.options)
@@ -178,25 +184,64 @@ class LineStream:
         if not self._grows:
             yield
             return
-        with undoing(self.model):
+        parts = (self.model.encoder, self.model.learner)
+        before = [dict(vars(part)) for part in parts]
+        try:
             self._check_lines(lines)
-            grow(
-                self.model,
-                self._codec,
-                lines[0],
-                {*self.names, self.options.key, self.options.note},
-            )
+            self._grow(lines[0])
             yield
+        except BaseException:
+            for part, state in zip(parts, before, strict=True):
+                part.__dict__ = state
+            raise
         if self._first is not None:
             self._first += lines
             if len(self._first) >= MANY_ROWS:
                 self.warn_of_features()
 
+    def _grow(self, line: bytes) -> None:
+        """Add the columns and words of a line; the encoder's lists are replaced, not changed."""
+        encoder: Any = self.model.encoder
+        before, beside = _features_of(encoder), (*self.names, self.options.key, self.options.note)
+        known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
+        kinds = self._codec.new_columns(line, known)
+        numbers = [name for name, kind in kinds.items() if kind == "number"]
+        words: dict[str, list[Any]] = {name: [] for name in kinds if kinds[name] == "text"}
+        encoder.numbers_ = [*encoder.numbers_, *numbers]
+        encoder.words_, encoder.counts_ = encoder.words_ | words, encoder.counts_ | words
+        encoder.left_out_ = list(encoder.left_out_)
+        pairs = zip(encoder.moments_, no_moments(len(numbers)), strict=True)
+        encoder.moments_ = Moments(*map(np.concatenate, pairs))
+        self._follow_columns()
+        [row], n = self._codec.read([line]), len(encoder.numbers_)
+        cells = to_matrix([row[:n]], encoder.numbers_).T
+        have_gaps(encoder, cells)
+        texts = {name: _words([row[j]], name) for j, name in enumerate(encoder.words_, n)}
+        learn_cells(encoder, cells, texts)
+        self._follow_columns()  # one may have too many words now
+        if (features := _features_of(encoder)) != before:
+            learning.set_features(self.model.learner, before, features)
+
+    def _follow_columns(self) -> None:
+        if self._codec.features != (columns := self.model.columns):
+            self._codec.use_columns(columns)
+
     def warn_of_features(self) -> None:
         """Warn once of features of a growing model that say nothing of new rows."""
         first, self._first = self._first, None
-        if first:
-            warn_of_features(self.model, self._codec, first)
+        if not first:
+            return
+        encoder: Any = self.model.encoder
+        row_ids, unlike, cells = [], {}, self._codec.read(first)
+        for j, name in enumerate(self._codec.features):
+            with suppress(RowError):  # a cell from before the column became a feature
+                own = [row[j] for row in cells]
+                if name not in encoder.words_:
+                    if looks_like_row_id(to_matrix([own], [name] * len(own))[0], name):
+                        row_ids.append(name)
+                elif share := hardly_alike(_words(own, name)):
+                    unlike[name] = share
+        warn_of_columns(NAME, row_ids, unlike, encoder.left_out_, hint="key")
 
     def _refused(self, line: bytes, row: int, reason: str, hint: str | None = None) -> Answered:
         """End the stream at a line, or answer it with what is wrong with it."""
@@ -222,7 +267,7 @@ class LineStream:
         cells = self._codec.read(lines)
         keys = self._codec.keys(cells)
         rows, intervals, weights = self._rows(self._features(cells)), self._intervals(cells), None
-        if self.names and self._is_weighed:
+        if self.names:
             intervals, weights = learning.weigh(self.model.learner, intervals)
         return Batch(rows, intervals, weights), keys
 
@@ -234,8 +279,6 @@ class LineStream:
             rows = Dense(frozen(np.ascontiguousarray(features)), self._engine.constant)
         else:
             rows = rows_to_rate(learner, features)
-        if self.names:
-            learning.refuse_online(learner)
         if isinstance(learner, LinearMixin):
             self._engine.inspect_rows(rows)
         return rows
@@ -307,6 +350,49 @@ class LineStream:
             rank, scores, cuts = record.rank, record.scores, record.cuts
         chances = np.exp(log_probabilities(scores, cuts)) if self.options.chances else None
         return Answers(keys, rank, pick_scores(rank, scores), chances)
+
+
+# --- A model that begins with a stream: columns and words widen it as they appear ----------------
+
+
+def blank_model(
+    path: Path,
+    classes: tuple[str, ...],
+    labels: LabelKind,
+    name: str,
+    parameters: dict[str, Any],
+) -> LoadedModel:
+    """Return a model that has learned nothing and knows no column yet."""
+    if not BY_COMMAND[name].linear:
+        raise InputError(f"{path}: a model {name} cannot begin with a stream: it needs a table")
+    order: Any = guessed_classes(classes)
+    task = Task(labels, model=name, parameters=parameters, epochs=1, shuffle=False)
+    learner = task.blank_model(order)
+    learning.begin_empty(learner, order)
+    encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
+    encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
+    model = Pipeline([("columns", encoder), ("model", learner)])
+    notes = {"labels": to_note(labels), "grows": True}
+    return LoadedModel(path, (model, model_files.About({}, notes)))
+
+
+def _grows(model: LoadedModel) -> bool:
+    """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
+    encoder = model.encoder
+    is_plain = encoder is not None and not encoder.ranks_
+    is_linear = len(model.steps or ()) == 1 and isinstance(model.learner, LinearMixin)
+    return model.notes.grows and is_plain and is_linear
+
+
+def _words(cells: list[Any], name: str) -> pa.Array:
+    """Return cells of a column of words, null for what is missing."""
+    return read_words(to_column(cells, name, TEXT), name)
+
+
+def _features_of(encoder: Any) -> list[tuple[str, str | None]]:
+    """Return column and word of each feature, None for numbers."""
+    words = [(name, word) for name, own in encoder.words_.items() for word in own]
+    return [*((name, None) for name in encoder.numbers_), *words]
 
 
 # --- One run: from a pipe to answers, with checkpoints -------------------------------------------
