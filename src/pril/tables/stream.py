@@ -32,6 +32,7 @@ from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
 from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
+from pril.tables import json_lines
 from pril.tables.arrow import NUMBER, TEXT, read_words
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import (
@@ -43,17 +44,7 @@ from pril.tables.encoder import (
     no_moments,
 )
 from pril.tables.files import TableError, TableWarning, quote_columns
-from pril.tables.json_lines import (
-    NAME,
-    USUAL,
-    Answers,
-    Cells,
-    Codec,
-    StreamOptions,
-    split_lines,
-    to_column,
-    to_matrix,
-)
+from pril.tables.json_lines import NAME, USUAL, Answers, Cells, Codec, StreamOptions
 from pril.tables.label_columns import LabelColumns, LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
 from pril.tables.pipeline import Pipeline
@@ -90,7 +81,10 @@ class LineStream:
     """
 
     def __init__(
-        self, model: LoadedModel, labels: LabelKind, options: StreamOptions = USUAL
+        self,
+        model: LoadedModel,
+        labels: LabelKind,
+        options: StreamOptions = USUAL,
     ) -> None:
         self.model = model
         self.labels, self.names = labels, labels.columns
@@ -132,7 +126,7 @@ class LineStream:
             lines = without_marks(lines)
             self._has_begun = bool(lines.strip())
             self._refuse_csv(lines)
-        return lines.split(b"\n")[:-1] if self.options.skip else split_lines(lines)
+        return lines.split(b"\n")[:-1] if self.options.skip else json_lines.split_lines(lines)
 
     def _refuse_csv(self, lines: bytes) -> None:
         """Refuse lines that do not begin as JSON does, unless bad lines are answered one by one."""
@@ -214,7 +208,7 @@ class LineStream:
         encoder.moments_ = Moments(*map(np.concatenate, pairs))
         self._follow_columns()
         [row], n = self._codec.read([line]), len(encoder.numbers_)
-        cells = to_matrix([row[:n]], encoder.numbers_).T
+        cells = json_lines.to_matrix([row[:n]], encoder.numbers_).T
         have_gaps(encoder, cells)
         texts = {name: _words([row[j]], name) for j, name in enumerate(encoder.words_, n)}
         learn_cells(encoder, cells, texts)
@@ -237,7 +231,7 @@ class LineStream:
             with suppress(RowError):  # a cell from before the column became a feature
                 own = [row[j] for row in cells]
                 if name not in encoder.words_:
-                    if looks_like_row_id(to_matrix([own], [name] * len(own))[0], name):
+                    if looks_like_row_id(json_lines.to_matrix([own], [name] * len(own))[0], name):
                         row_ids.append(name)
                 elif share := hardly_alike(_words(own, name)):
                     unlike[name] = share
@@ -298,11 +292,11 @@ class LineStream:
             return self._encoder.features(cells)
         if model.steps is None and isinstance(model.learner, LinearMixin):
             n = len(model.columns)
-            return to_matrix([row[:n] for row in cells], model.columns)
+            return json_lines.to_matrix([row[:n] for row in cells], model.columns)
         words, columns = model.words, {}
         for j, name in enumerate(model.columns):
             kind = TEXT if name in words else NUMBER
-            columns[name] = to_column([row[j] for row in cells], name, kind)
+            columns[name] = json_lines.to_column([row[j] for row in cells], name, kind)
         batch = pa.RecordBatch.from_pydict(columns)
         return model.features(batch, batch.schema)
 
@@ -331,7 +325,7 @@ class LineStream:
             return np.array(ranking.NO_LABEL).tobytes()
         kind = self._labels.cell_type
         pairs = zip(self.names, spelling, strict=True)
-        cells = [to_column([cell], name, kind) for name, cell in pairs]
+        cells = [json_lines.to_column([cell], name, kind) for name, cell in pairs]
         labels = self._labels.read(pa.RecordBatch.from_arrays(cells, self.names))
         intervals = ranking.to_intervals(labels, self.model.learner.order_)
         self._engine.inspect_labels(labels, intervals)
@@ -386,7 +380,7 @@ def _grows(model: LoadedModel) -> bool:
 
 def _words(cells: list[Any], name: str) -> pa.Array:
     """Return cells of a column of words, null for what is missing."""
-    return read_words(to_column(cells, name, TEXT), name)
+    return read_words(json_lines.to_column(cells, name, TEXT), name)
 
 
 def _features_of(encoder: Any) -> list[tuple[str, str | None]]:

@@ -26,14 +26,7 @@ from pril.ranges import PredictionRanges, check_promise
 from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
-from pril.tables.label_columns import (
-    Brackets,
-    LabelColumns,
-    LabelKind,
-    Votes,
-    to_note,
-    typed_classes,
-)
+from pril.tables.label_columns import Brackets, LabelColumns, LabelKind, to_note, typed_classes
 
 log = logging.getLogger(__name__)
 
@@ -269,9 +262,7 @@ def _check_names(table: Table, task: Task) -> None:
     for name in labels:
         if name in features:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
-        if labels.count(name) > 1:
-            if isinstance(task.labels, Votes):
-                raise TableError(f"{table.name}: the column {name!r} cannot be two raters")
+        if labels.count(name) > 1:  # of votes, the command refuses it
             both = f"{name!r} cannot be both the lower and the upper end"
             raise TableError(f"{table.name}: {both}", hint="label")
 
