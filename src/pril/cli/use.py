@@ -303,8 +303,7 @@ def stream(
     model: opt.ModelArgument,
     labels: opt.LabelOptions,
     classes: Annotated[
-        str | None,
-        Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
+        str | None, Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high.")
     ] = None,
     learner: opt.Learner = "ordered-logit",
     output: Annotated[
@@ -362,11 +361,9 @@ def stream(
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, proba, on_error == "skip", note)
-        if kind.columns:
-            loaded.check_learns()
-            if not output:
-                printer.note("what is learned is not saved: pass -o FILE")
         lines = LineStream(loaded, kind, options)
+        if kind.columns and not output:
+            printer.note("what is learned is not saved: pass -o FILE")
         tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
         run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
         settings = {"half-life": half_life, **({"set": given} if given else {})}

@@ -25,7 +25,7 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
-from pril.tables.files import Table, TableError
+from pril.tables.files import Blocks, Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.survey import Columns, Survey, Task
 from pril.tables.training import Check, Recipe, Run, rows_to_learn
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
         """Return the piece, to be read on this machine."""
         return self._replace(table=self.table.stamped())
 
-    def blocks(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def blocks(self, columns: list[str]) -> Blocks:
         """Yield the first row and the cells of each block."""
         end = float("inf") if self.rows is None else self.first + self.rows
         for row, block in self.table.blocks(columns, self.first):

@@ -612,20 +612,16 @@ class RowEncoder:
 
     def __call__(self, x: Any) -> Any:
         """Return a row as the learner takes it."""
-        if self._encoder is not None:
-            features = self._further_features(self._encoded_row(x))
-        elif self._further is None:
+        if self._encoder is None and self._further is None:
             return x
-        else:
-            features = self._further_features(self._as_table(x))
+        table = self._as_table(x) if self._encoder is None else self._encoded_row(x)
+        features = self._further_features(table)
         dense = features.toarray() if hasattr(features, "toarray") else features
         row: Array = np.asarray(dense, dtype=np.float64)[0]
         return row
 
     def _encoded_row(self, x: Any) -> Any:
         """Return what the ColumnEncoder makes of a dict."""
-        if not isinstance(x, Mapping):
-            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         self._follow()
         self._check_columns(x, self._columns)
         try:
@@ -641,13 +637,13 @@ class RowEncoder:
             return np.asarray(x)[np.newaxis]
         import pandas as pd
 
-        if not isinstance(x, Mapping):
-            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         self._check_columns(x, self._names)
         return pd.DataFrame([x], columns=self._names)
 
-    def _check_columns(self, x: Mapping[Any, Any], columns: Collection[str]) -> None:
-        """Refuse a row that is not whole, if rows must be."""
+    def _check_columns(self, x: Any, columns: Collection[str]) -> None:
+        """Refuse what is not a dict, and a row that is not whole, if rows must be."""
+        if not isinstance(x, Mapping):
+            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         if not self.strict or x.keys() == {*columns}:
             return
         for name in columns:

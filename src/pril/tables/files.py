@@ -53,6 +53,7 @@ MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the ne
 Watcher = Callable[..., None]
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
+Blocks = Iterator[tuple[int, pa.RecordBatch]]  # the first row of each block, and the block
 LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to copy them
 
 
@@ -142,7 +143,7 @@ class Table:
 
     def blocks(
         self, columns: list[str] | None = None, start: int = 0, *, as_written: bool = False
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    ) -> Blocks:
         """Return the position and the cells of each block from a row on, read ahead by a thread.
 
         Numbers in CSV are written with a point, unless they are to be `as_written`.
@@ -423,9 +424,7 @@ def _in_words(field: pa.Field) -> str:
     return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
 
 
-def _read_parquet(
-    table: Table, file: Any, columns: list[str], start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_parquet(table: Table, file: Any, columns: list[str], start: int) -> Blocks:
     with (
         _open_parquet(table, file) as opened,
         explaining(lambda: f"{table.name_of(file)} is damaged"),
@@ -515,9 +514,7 @@ def _csv_batches(
         yield batch
 
 
-def _read_csv(
-    table: Table, file: Any, columns: list[str], _start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_csv(table: Table, file: Any, columns: list[str], _start: int) -> Blocks:
     parse = partial(_csv_batches, delimiter=table.delimiter, columns=columns)
     return _parsed(table, file, parse)
 
@@ -625,9 +622,7 @@ def _json_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
     return pa.schema(types), []
 
 
-def _read_json(
-    table: Table, file: Any, columns: list[str], _start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_json(table: Table, file: Any, columns: list[str], _start: int) -> Blocks:
     schema = pa.schema([table.schema.field(name) for name in columns if name != LINE])
 
     def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
@@ -672,7 +667,7 @@ class Format(NamedTuple):
     infer: Callable[..., tuple[pa.Schema, list[list[int]]]]  # columns; rows of each row group
     # Return the first row of each batch of a file, and the batch. Those that end before a row may
     # be left out where the numbers of rows are known.
-    read: Callable[..., Iterator[tuple[int, pa.RecordBatch]]]
+    read: Callable[..., Blocks]
     copy: Callable[..., Iterator[CopyBlock]]
 
 

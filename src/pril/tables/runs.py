@@ -160,7 +160,7 @@ class MaximumRun(Run):
 
     def learned_labels(self) -> tuple[Kinds, int]:
         """Return the kinds of labels in the rows to learn from, and how many rows have one."""
-        order, ranks, _, learned = self.encoded_labels
+        _, order, ranks, _, learned = self.encoded_labels
         weights = learning.weights_of_classes(self.model, order, None)
         if weights is not None:
             learned = learned * (label_weights(weights, ranks) > 0.0)
@@ -296,7 +296,7 @@ class BoostingRun(Run):
         categories = zip(model.categorical_features, words.values(), strict=True)
         model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
         model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
-        model.order_ = self.encoded_labels[0]
+        model.order_ = self.encoded_labels.order
         intervals, weight, groups = self._labels_and_weights(n_rows)
         learn(model, partial(TableRows, self), intervals, weight, self._watch, groups=groups)
 

@@ -44,7 +44,7 @@ from pril.tables.encoder import (
     no_moments,
 )
 from pril.tables.files import TableError, TableWarning, quote_columns
-from pril.tables.json_lines import NAME, USUAL, Answers, Cells, Codec, StreamOptions
+from pril.tables.json_lines import NAME, USUAL, Cells, Codec, StreamOptions
 from pril.tables.label_columns import LabelColumns, LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
 from pril.tables.pipeline import Pipeline
@@ -81,16 +81,15 @@ class LineStream:
     """
 
     def __init__(
-        self,
-        model: LoadedModel,
-        labels: LabelKind,
-        options: StreamOptions = USUAL,
+        self, model: LoadedModel, labels: LabelKind, options: StreamOptions = USUAL
     ) -> None:
         self.model = model
         self.labels, self.names = labels, labels.columns
         self.options = options
         self._has_begun = False  # whether a line has come that is not blank
         self.is_ahead = False  # whether the model has learned rows that are not yet written
+        if self.names:
+            model.check_learns()
         self._check_columns()
         self.use(model.model)
         self._grows = bool(self.names) and _grows(model)
@@ -98,8 +97,6 @@ class LineStream:
         self._first: list[bytes] | None = [] if self._grows else None
         if options.chances:
             model.check_probabilities()
-        if self.names:
-            model.check_learns()
 
     def _check_columns(self) -> None:
         key, columns = self.options.key, self.model.columns
@@ -153,7 +150,7 @@ class LineStream:
                 with self._grown(part):
                     batch, keys = self._read(part)
                     note = self._last_note(part)
-                    answers = self._learn(batch, keys)
+                    rank, numbers = self._learn(batch)
             except RowError as error:
                 if error.row:
                     yield from self.answers(part[: error.row], row)
@@ -168,8 +165,8 @@ class LineStream:
                     yield self._refused(part[0], row, str(error))
                 done, size = int(len(part) == 1), 1
             else:
-                text = self._codec.answer(answers)
-                yield Answered(part, text, batch.intervals, answers.rank, note)
+                text = self._codec.answer(keys, rank, numbers)
+                yield Answered(part, text, batch.intervals, rank, note)
             at += done
 
     @contextmanager
@@ -331,8 +328,8 @@ class LineStream:
         self._engine.inspect_labels(labels, intervals)
         return intervals.tobytes()
 
-    def _learn(self, batch: Batch, keys: list[str]) -> Answers:
-        """Return what the model says of each row before it learns it."""
+    def _learn(self, batch: Batch) -> tuple[Array, list[Array]]:
+        """Return what the model says of each row before it learns it: a rank, and numbers."""
         learner, engine = self.model.learner, self._engine
         if not self.names:
             rank, scores, cuts = engine.rate(learner.memory_, batch.rows)
@@ -342,19 +339,15 @@ class LineStream:
             learner.memory_ = engine.go_on(learner.memory_, batch, None, record)
             self.is_ahead = True
             rank, scores, cuts = record.rank, record.scores, record.cuts
-        chances = np.exp(log_probabilities(scores, cuts)) if self.options.chances else None
-        return Answers(keys, rank, pick_scores(rank, scores), chances)
+        chances = np.exp(log_probabilities(scores, cuts)).T if self.options.chances else ()
+        return rank, [pick_scores(rank, scores), *chances]
 
 
 # --- A model that begins with a stream: columns and words widen it as they appear ----------------
 
 
 def blank_model(
-    path: Path,
-    classes: tuple[str, ...],
-    labels: LabelKind,
-    name: str,
-    parameters: dict[str, Any],
+    path: Path, classes: tuple[str, ...], labels: LabelKind, name: str, parameters: dict[str, Any]
 ) -> LoadedModel:
     """Return a model that has learned nothing and knows no column yet."""
     if not BY_COMMAND[name].linear:

@@ -338,6 +338,7 @@ def warn_of_columns(
 class EncodedLabels(NamedTuple):
     """The classes of a table, and its different labels."""
 
+    columns: LabelColumns  # how labels are read, now that all of them are known
     order: Array  # the classes, lowest first
     ranks: Array  # (labels, 2)
     counts: Array  # how often each label occurs
@@ -405,11 +406,16 @@ class LabelCounts:
         """Return the classes, and the different labels as ranks."""
         names = self.columns.names
         place = f"{table.name}: {quote_columns(names)}"
-        seen = self._labelled()
+        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
+        seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by the first row
         if not seen:
             raise TableError(f"{place}: no row has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
-        columns = self.settle(table)
+        columns = self.columns
+        if isinstance(columns.kind, Brackets):
+            texts = {cells[0]: row for cells, (_, _, row) in seen}
+            with table.naming_rows(0, names):
+                columns = columns.settled(texts, table.other_place)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
             order, ranks = columns.to_ranks([label for label, _ in seen])
@@ -422,20 +428,7 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
-        return EncodedLabels(order, ranks, counts, learned)
-
-    def settle(self, table: Table) -> LabelColumns:
-        """Return how labels are read, now that all of them are known."""
-        if not isinstance(self.columns.kind, Brackets):
-            return self.columns
-        texts = {cells[0]: row for cells, (_, _, row) in self._labelled()}
-        with table.naming_rows(0, self.columns.names):
-            return self.columns.settled(texts, table.other_place)
-
-    def _labelled(self) -> list[tuple[tuple[Any, ...], list[int]]]:
-        """Return the entries of labels that are not missing, by first row."""
-        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
-        return sorted(labelled, key=lambda entry: entry[1][-1])
+        return EncodedLabels(columns, order, ranks, counts, learned)
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
         """Return what labels there are, for people and machines: see `to_ranks`."""
@@ -520,15 +513,12 @@ class Survey:
         """
         named = (*task.text, *(task.features or ()))
         labels = self.counts.columns
-        if labels.cell_type == arrow.TEXT and labels.classes is None:
-            for name in labels.names:
-                if name not in task.text:
-                    _refuse_numbers(table, name, arrow.read_words(block.column(name), name))
-        for name in self.columns.words:
+        is_guessed = labels.cell_type == arrow.TEXT and labels.classes is None
+        for name in (*(labels.names if is_guessed else ()), *self.columns.words):
             words = arrow.read_words(block.column(name), name)
             if name not in task.text:
                 _refuse_numbers(table, name, words)
-            if name not in named and (share := hardly_alike(words)):
+            if name not in (*named, *labels.names) and (share := hardly_alike(words)):
                 self.unlike[name] = share
 
     def merge(self, other: Survey) -> Survey:

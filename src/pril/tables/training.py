@@ -35,7 +35,7 @@ from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.arrow import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Table, TableError, TableWarning, Watcher, no_column
+from pril.tables.files import Blocks, Table, TableError, TableWarning, Watcher, no_column
 from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_note
 from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
@@ -137,9 +137,7 @@ class Kept:
             self.blocks.clear()
 
 
-def rows_to_learn(
-    task: Task, blocks: Iterable[tuple[int, pa.RecordBatch]]
-) -> tuple[Array, pa.RecordBatch]:
+def rows_to_learn(task: Task, blocks: Iterable[tuple[int, Any]]) -> tuple[Array, pa.RecordBatch]:
     """Return the rows of all blocks that are to be learned: their positions, and their cells."""
     places, cells = zip(*(task.to_learn(first, block) for first, block in blocks), strict=True)
     return np.concatenate(places), one_batch(pa.Table.from_batches(cells))
@@ -234,7 +232,7 @@ class Run:
             none = [f"{name!r} has no words" for name in encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
-        classes, ranks, counts, _ = self.encoded_labels
+        _, classes, ranks, counts, _ = self.encoded_labels
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
         survey = self.survey
@@ -285,10 +283,10 @@ class Run:
                 )
         return list((signs | asked).values())
 
-    @cached_property
+    @property
     def labels(self) -> LabelColumns:
         """How labels are read; known after the survey."""
-        return self.survey.counts.settle(self.table)
+        return self.encoded_labels.columns
 
     @cached_property
     def encoded_labels(self) -> EncodedLabels:
@@ -389,7 +387,7 @@ class Run:
         places, cells = rows_to_learn(self.task, blocks)
         return places, *recipe.read(self.table, places, cells), self.task.read_groups(cells)
 
-    def read_cells(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def read_cells(self, columns: list[str]) -> Blocks:
         """Return the blocks that the survey has kept, and drop them; or read them again."""
         if not self.cells.blocks:
             yield from self.table.blocks(columns, self.row)
@@ -457,7 +455,7 @@ class Run:
         It holds only what JSON has: the command prints it, and the model file keeps it.
         """
         task, encoder, check = self.task, self.survey.encoder, self.check
-        order, ranks, counts, _ = self.encoded_labels
+        _, order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
         return {
