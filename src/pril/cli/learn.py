@@ -197,9 +197,10 @@ def demo(
     """
     from pril.tables.writing import write_flats
 
-    table, new, rated, picture = write_flats(folder)
+    write_flats(folder)
+    names = ("flats.csv", "new.csv", "rated.csv", "flats.png", "flats.pril")
+    table, new, rated, picture, fitted = (str(folder / name) for name in names)
     ends = ("--lower", "low", "--upper", "high")
-    fitted = str(folder / "flats.pril")
     steps: list[list[str]] = [
         ["fit", table, *ends, "--classes", "poor,fair,good,great", "-o", fitted],
         ["show", fitted, "--plot", picture],

@@ -28,6 +28,7 @@ from pril.io import model_files
 from pril.metrics import Evaluation, Outcomes, pick_scores
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
+from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
@@ -76,6 +77,7 @@ class FitNotes(Struct, frozen=True):
     holdout: HeldOut | None = None
     labels: LabelKind = Ends()  # no columns: they are not known
     grows: bool = False  # whether later streams widen the model, too
+    finished: Finished | None = None  # the stream that it learned last, and replaced it
 
 
 class LoadedModel:

@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +34,7 @@ from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
 from pril.tables import json_lines
 from pril.tables.arrow import NUMBER, TEXT, read_words
-from pril.tables.checkpoints import Checkpoint
+from pril.tables.checkpoints import Checkpoint, Finished, Position
 from pril.tables.encoder import (
     ColumnEncoder,
     Moments,
@@ -86,7 +86,6 @@ class LineStream:
         self.model = model
         self.labels, self.names = labels, labels.columns
         self.options = options
-        self._has_begun = False  # whether a line has come that is not blank
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         if self.names:
             model.check_learns()
@@ -119,18 +118,13 @@ class LineStream:
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""
-        if not self._has_begun:
-            lines = without_marks(lines)
-            self._has_begun = bool(lines.strip())
-            self._refuse_csv(lines)
         return lines.split(b"\n")[:-1] if self.options.skip else json_lines.split_lines(lines)
 
-    def _refuse_csv(self, lines: bytes) -> None:
-        """Refuse lines that do not begin as JSON does, unless bad lines are answered one by one."""
-        first = lines.lstrip().partition(b"\n")[0]
-        if first and not first.startswith((b"{", b"[")) and not self.options.skip:
+    def check_first(self, line: bytes) -> None:
+        """Refuse a line that does not begin as JSON does, unless bad lines are answered."""
+        if not line.lstrip().startswith((b"{", b"[")) and not self.options.skip:
             raise TableError(
-                f"{NAME}, row 1: not a JSON object: {shown(first.decode(errors='replace'))}; a "
+                f"{NAME}, row 1: not a JSON object: {shown(line.decode(errors='replace'))}; a "
                 "stream has one in each line, and the guide tells how to turn CSV into them"
             )
 
@@ -390,46 +384,11 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return whole lines from a pipe as soon as they arrive."""
+    """Return whole lines from a pipe as soon as they arrive, without a byte-order mark."""
     with naming_file(NAME):
-        yield from whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
-
-
-@dataclass(frozen=True)
-class Position:
-    """How far a stream has been read: rows, and a checksum of their bytes."""
-
-    rows: int = 0
-    checksum: int = 0
-    first: int = 0  # the checksum of the first row
-
-    def after(self, lines: list[bytes]) -> Position:
-        """Return the position some lines further."""
-        if not lines:
-            return self
-        first = self.first if self.rows else zlib.crc32(lines[0])
-        checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
-        return Position(self.rows + len(lines), checksum, first)
-
-
-@dataclass
-class Finished:
-    """What a finished stream has learned, as a note in the model file that it replaced.
-
-    Model and note are written in one step, so that a crash cannot separate them.
-    """
-
-    origin: dict[str, Any]  # of the run, as in its checkpoint
-    position: Position
-    evaluation: Evaluation
-
-    @classmethod
-    def of(cls, note: Any, path: Path) -> Finished | None:
-        """Return what the note of a model file says, None if there is none."""
-        try:
-            return msgspec.convert(note, cls | None)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{path} is damaged: its note on a finished stream: {error}") from None
+        lines = whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
+        yield without_marks(next(lines, b""))
+        yield from lines
 
 
 class StreamRun:
@@ -468,7 +427,8 @@ class StreamRun:
         """
         path, saved = self.model.path, self.checkpoint
         notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
-        last = Finished.of(notes.pop("finished", None), path)
+        notes.pop("finished", None)
+        last = self.model.notes.finished
         origin = self._origin(notes) | settings
         in_place = bool(saved and output and output.resolve() == path.resolve())
         if saved:
@@ -529,6 +489,7 @@ class StreamRun:
                 for lines in self._interruptible(chunks(descriptor)):
                     rows = self.stream.rows(lines)
                     if rows and not has_begun:
+                        self.stream.check_first(rows[0])
                         self._begin(rows[0])
                         has_begun = True
                     self._answer(self._new_lines(rows))

@@ -150,8 +150,8 @@ def _quoted_cells(cells: pa.Array, delimiter: str) -> pa.Array:
 GRADES = np.array(["poor", "fair", "good", "great"], dtype=object)
 
 
-def write_flats(folder: Path, n: int = 400) -> tuple[str, str, str, str]:
-    """Write a table with ranges and one with exact grades; return the demo's file names."""
+def write_flats(folder: Path, n: int = 400) -> None:
+    """Write a table with ranges, flats.csv, and one with exact grades, new.csv."""
     rng = np.random.default_rng(7)
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("flats.csv", "new.csv"):
@@ -178,6 +178,3 @@ def write_flats(folder: Path, n: int = 400) -> tuple[str, str, str, str]:
         }
         with (folder / name).open("wb") as file:
             TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(flats), {})
-    names = ("flats.csv", "new.csv", "rated.csv", "flats.png")
-    flats_csv, new_csv, rated_csv, picture = (str(folder / name) for name in names)
-    return flats_csv, new_csv, rated_csv, picture
