@@ -186,13 +186,13 @@ def test_cells_of_a_large_table_are_not_kept(sampled, monkeypatch, good, tmp_pat
     sampled(400)
     monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
-    kept, learn = [], runs.BoostingRun.learn
+    kept, grow_trees = [], runs.grow_trees
 
     def watched(run):
         kept.append(len(run.cells.blocks))
-        learn(run)
+        grow_trees(run)
 
-    monkeypatch.setattr(runs.BoostingRun, "learn", watched)
+    monkeypatch.setattr(runs, "grow_trees", watched)
     good(
         "fit",
         "t.parquet",

@@ -28,7 +28,7 @@ from pril.learners.boosting.features import find_categories
 from pril.tables.files import Blocks, Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.survey import Columns, Survey, Task
-from pril.tables.training import Check, Recipe, Run, rows_to_learn
+from pril.tables.training import Check, Recipe, Run, Way, rows_to_learn
 
 log = logging.getLogger(__name__)
 
@@ -148,45 +148,58 @@ def cluster_run(table: Table, task: Task, client: Any, progress: bool) -> Run:
         Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
         for k, (own, first, rows) in enumerate(table.pieces())
     ]
-    return ClusterRun(table, task, pieces, Cluster(client, progress))
+    home = Pieces(pieces, client, progress)
+    return Run(table, task, lambda *_: None, Way(home.learn, home.survey, home.check))
 
 
-class ClusterRun(Run):
-    """A run over pieces of a table, which the workers of a cluster read."""
+@contextmanager
+def checking_files(table: Table) -> Iterator[None]:
+    """Refuse a table that has changed meanwhile, whatever else is wrong with it."""
+    try:
+        yield
+    finally:
+        for file in table.files:
+            with suppress(FileNotFoundError):  # a worker says so
+                table.check_unchanged(file)
 
-    def __init__(self, table: Table, task: Task, pieces: list[Piece], cluster: Cluster) -> None:
-        super().__init__(table, task, lambda *_: None)
-        self.pieces, self.cluster = pieces, cluster
 
-    def survey_table(self) -> None:
+class Pieces(NamedTuple):
+    """Pieces of a table, which the workers of a cluster read."""
+
+    pieces: list[Piece]
+    client: Any
+    progress: bool
+
+    def survey(self, run: Run) -> None:
         """Learn how to encode the columns, and which labels there are."""
         log.info("cluster: the table is read in %d parts", len(self.pieces))
-        labels = self.survey.counts.columns
-        self.survey = self._merged("reading the table", survey_piece, self.columns, labels)
-        for piece, offset in zip(self.pieces, self.survey.offsets, strict=True):
-            self.table.begin_file(piece.table.name, offset)
-        self.survey.counts.check_number(self.table)
+        labels = run.survey.counts.columns
+        run.survey = self._merged(run, "reading the table", survey_piece, run.columns, labels)
+        for piece, offset in zip(self.pieces, run.survey.offsets, strict=True):
+            run.table.begin_file(piece.table.name, offset)
+        run.survey.counts.check_number(run.table)
 
-    def learn(self) -> None:
+    def learn(self, run: Run) -> None:
         """Fit the pipeline to all pieces."""
-        recipe, cluster = self.recipe, self.cluster
+        recipe, name = run.recipe, run.table.name
         blocks = self._tasks(read_piece, recipe)
         try:
-            with self._checking_files():
+            with checking_files(run.table):
                 fitted = fit_blocks(
-                    self.pipeline(), blocks, client=cluster.client, progress=cluster.progress
+                    run.pipeline(), blocks, client=self.client, progress=self.progress
                 )
         except InputError as error:  # report the first piece that cannot be learned
-            self._merged("looking for the bad row", try_piece, recipe, self.model)
-            reason = "each part can be learned alone, but not mixed with the others: "
-            reason = reason if BY_COMMAND[self.task.model].mixes else ""
-            raise TableError(f"{self.table.name}: {reason}{error}") from None
-        self.model = fitted[-1]
-        self.epoch = self.model.n_iter_
+            self._merged(run, "looking for the bad row", try_piece, recipe, run.model)
+            if not BY_COMMAND[run.task.model].mixes:
+                raise TableError(f"{name}: {error}") from None
+            reason = "each part can be learned alone, but not mixed with the others"
+            raise TableError(f"{name}: {reason}: {error}") from None
+        run.model = fitted[-1]
+        run.epoch = run.model.n_iter_
 
-    def check_table(self) -> Check:
+    def check(self, run: Run) -> Check:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
-        check: Check = self._merged("evaluating", check_piece, self.recipe, self.model)
+        check: Check = self._merged(run, "evaluating", check_piece, run.recipe, run.model)
         return check
 
     def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
@@ -194,17 +207,7 @@ class ClusterRun(Run):
         common = [delayed(part, traverse=False) for part in shared]
         return [delayed(task)(piece, *common) for piece in self.pieces]
 
-    def _merged(self, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
+    def _merged(self, run: Run, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
         """Return the results of a task, merged, or raise the first error in the table."""
-        with self._checking_files():
-            return merge_on(self.cluster, self._tasks(task, *shared), doing)
-
-    @contextmanager
-    def _checking_files(self) -> Iterator[None]:
-        """Refuse a table that has changed meanwhile, whatever else is wrong with it."""
-        try:
-            yield
-        finally:
-            for file in self.table.files:
-                with suppress(FileNotFoundError):  # a worker says so
-                    self.table.check_unchanged(file)
+        with checking_files(run.table):
+            return merge_on(Cluster(self.client, self.progress), self._tasks(task, *shared), doing)

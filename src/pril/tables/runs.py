@@ -1,4 +1,4 @@
-"""Runs over a table that do not learn row by row, and which run learns which model.
+"""Ways to learn from a table that are not row by row, and which way learns which model.
 
 The maximum of a likelihood takes a pass over the table for each step. The rows that have a label
 are cut into the blocks that they would have in memory, so that the model has the same bits. A
@@ -10,17 +10,27 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pril.core import fitting, learning, likelihood, ranking
+from pril.core import fitting, learning, ranking
 from pril.core.arrays import Array
 from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
+from pril.core.likelihood import (
+    MOST_DENSE,
+    Block,
+    InMemory,
+    Moments,
+    Rows,
+    block_rows,
+    evenly_spaced,
+    recut,
+)
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
 from pril.core.weights import label_weights
@@ -34,7 +44,7 @@ from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import Task
-from pril.tables.training import Run
+from pril.tables.training import Run, Way
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +58,8 @@ PEAK, ROW_BYTES, FOLD_BYTES, BOOSTER_BYTES = 5, 100, 8, 40
 def run_of(table: Table, task: Task, progress: Watcher) -> Run:
     """Return the run, in this process, that learns a model from a table."""
     learner = BY_COMMAND[task.model]
-    other = Run if learner.online else BoostingRun
-    return (MaximumRun if learner.maximises else other)(table, task, progress)
+    way = Way() if learner.online else Way(grow_trees, most_kept=MOST_SAMPLED)
+    return Run(table, task, progress, Way(learn_maximum) if learner.maximises else way)
 
 
 def fit_table(
@@ -136,66 +146,66 @@ def fit_table(
 # --- The maximum of a likelihood -----------------------------------------------------------------
 
 
-class MaximumRun(Run):
-    """A run that takes steps to the maximum of the likelihood."""
-
-    def learn(self) -> None:
-        """Climb."""
-        rows = LabelledRows(self)
-        if self.partly:
-            rows.know(likelihood.Moments(*self.partly["moments"]))
-        if not rows.moments.are_finite:
-            self._refuse_overflow()
-        self.partly["moments"] = tuple(rows.moments)
-        found = fitting.fit(rows, self.model.settings(), self.partly.get("search"), rows.watch)
-        self.model.learn_maximum(found, rows)
-
-    def _refuse_overflow(self) -> None:
-        """Refuse features whose sums overflow, with the row of the largest."""
-        for _, block in self.blocks(again=True):
-            with self.table.naming_rows(block.places):
-                if block.learning.labelled().any():
-                    self.model.labelled_rows(block.learning)
-        raise TableError(f"{self.table.name}: the features are too large: scale them")
-
-    def learned_labels(self) -> tuple[Kinds, int]:
-        """Return the kinds of labels in the rows to learn from, and how many rows have one."""
-        _, order, ranks, _, learned = self.encoded_labels
-        weights = learning.weights_of_classes(self.model, order, None)
-        if weights is not None:
-            learned = learned * (label_weights(weights, ranks) > 0.0)
-        if not learned.any():
-            reason = "the weights of the classes are zero for every row to learn from"
-            raise TableError(f"{self.table.name}: {reason}", hint="holdout")
-        return Kinds.of(ranks[learned > 0], len(order))[0], int(learned.sum())
+def learn_maximum(run: Run) -> None:
+    """Take steps to the maximum of the likelihood."""
+    rows = LabelledRows(run)
+    if run.partly:
+        rows.know(Moments(*run.partly["moments"]))
+    _check_moments(run, rows.moments)
+    run.partly["moments"] = tuple(rows.moments)
+    found = fitting.fit(rows, run.model.settings(), run.partly.get("search"), rows.watch)
+    run.model.learn_maximum(found, rows)
 
 
-class LabelledRows(likelihood.Rows):
+def _learned_labels(run: Run) -> tuple[Kinds, int]:
+    """Return the kinds of labels in the rows to learn from, and how many rows have one."""
+    _, order, ranks, _, learned = run.encoded_labels
+    weights = learning.weights_of_classes(run.model, order, None)
+    if weights is not None:
+        learned = learned * (label_weights(weights, ranks) > 0.0)
+    if not learned.any():
+        reason = "the weights of the classes are zero for every row to learn from"
+        raise TableError(f"{run.table.name}: {reason}", hint="holdout")
+    return Kinds.of(ranks[learned > 0], len(order))[0], int(learned.sum())
+
+
+def _check_moments(run: Run, moments: Moments) -> None:
+    """Refuse features whose sums overflow, with the row of the largest."""
+    if moments.are_finite:
+        return
+    for _, block in run.blocks(again=True):
+        with run.table.naming_rows(block.places):
+            if block.learning.labelled().any():
+                run.model.labelled_rows(block.learning)
+    raise TableError(f"{run.table.name}: the features are too large: scale them")
+
+
+class LabelledRows(Rows):
     """The rows of a table that have a label, read again in each pass on the way to the maximum.
 
     With many features, a step takes hundreds of passes: then all rows are kept in memory. A
     checkpoint is kept after a step.
     """
 
-    def __init__(self, run: MaximumRun) -> None:
+    def __init__(self, run: Run) -> None:
         self.run, self.n_features = run, run.model.n_features_in_
-        self.kinds, self.n = run.learned_labels()
+        self.kinds, self.n = _learned_labels(run)
         self.n_passes = 0  # since the last step
         self.kept_at = 0  # how many rows had been read when a checkpoint was last looked at
-        self._kept: list[likelihood.Block] | None = None
+        self._kept: list[Block] | None = None
 
     @property
-    def blocks(self) -> Iterable[likelihood.Block]:
+    def blocks(self) -> Iterable[Block]:
         """The rows, block by block."""
         if self._kept is not None:
             return self._kept
-        blocks = likelihood.recut(self._parts(), likelihood.block_rows(self.n_features))
-        if self.n_features <= likelihood.MOST_DENSE:
+        blocks = recut(self._parts(), block_rows(self.n_features))
+        if self.n_features <= MOST_DENSE:
             return blocks
         self._kept = list(self._if_they_fit(blocks))
         return self._kept
 
-    def _parts(self) -> Iterator[likelihood.Block]:
+    def _parts(self) -> Iterator[Block]:
         """Make a pass: return the rows that have a label, in parts of any size."""
         run, first = self.run, 0
         run.row = 0
@@ -225,23 +235,23 @@ class LabelledRows(likelihood.Rows):
         run.keep(self.kept_at)
         self.kept_at = run.done
 
-    def _if_they_fit(self, blocks: Iterator[likelihood.Block]) -> Iterator[likelihood.Block]:
+    def _if_they_fit(self, blocks: Iterator[Block]) -> Iterator[Block]:
         there, n_bytes, n_rows = available_memory(), 0, 0
-        why = f"with more than {likelihood.MOST_DENSE:,} features, all rows are kept in memory"
+        why = f"with more than {MOST_DENSE:,} features, all rows are kept in memory"
         for block in blocks:
             n_bytes, n_rows = n_bytes + block.nbytes, n_rows + block.n_rows
             check_memory(self.run, why, self.n, n_bytes * self.n // n_rows, there)
             yield block
 
-    def sample(self, most: int) -> likelihood.InMemory:
+    def sample(self, most: int) -> InMemory:
         """Return at most `most` of the rows, evenly spaced."""
-        chosen, first, parts = likelihood.evenly_spaced(self.n, most), 0, []
+        chosen, first, parts = evenly_spaced(self.n, most), 0, []
         for block in self.blocks:
             begin, end = chosen.searchsorted([first, first + block.n_rows])
             if begin < end:
                 parts.append(block.take(chosen[begin:end] - first))
             first += block.n_rows
-        return likelihood.InMemory.of(likelihood.Block.joined(parts), self.kinds)
+        return InMemory.of(Block.joined(parts), self.kinds)
 
 
 def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> None:
@@ -259,85 +269,84 @@ def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> No
 # --- All rows at once ----------------------------------------------------------------------------
 
 
-class BoostingRun(Run):
-    """A run that fits boosted trees to all rows.
+def grow_trees(run: Run) -> None:
+    """Fit boosted trees to all rows.
 
     Of a small table, all features are in memory. Of a larger one only a sample is, and the table is
     read again for bins of all rows, a byte for each feature.
     """
+    n_rows, width = run.survey.not_apart, n_features_of(run.survey.encoder)
+    in_sample, there = min(n_rows, MOST_SAMPLED), available_memory()
+    n_folds = folds_for(run.model.n_folds, n_rows)
+    of_row = ROW_BYTES + n_folds * FOLD_BYTES
+    of_row += BOOSTER_BYTES * (n_folds if n_rows <= MOST_KEPT else 1)
+    needed = in_sample * 8 * width * PEAK + n_rows * of_row + (n_rows - in_sample) * width
+    check_memory(run, f"{run.task.model} learns all rows at once", n_rows, needed, there)
 
-    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
-        super().__init__(table, task, progress)
-        self.most_kept = MOST_SAMPLED
+    def watch(rounds: Rounds) -> None:
+        run.progress("rounds", len(rounds), rounds.most, str(rounds))
 
-    def learn(self) -> None:
-        """Grow trees, in memory or from bins."""
-        n_rows, width = self.survey.not_apart, n_features_of(self.survey.encoder)
-        in_sample, there = min(n_rows, MOST_SAMPLED), available_memory()
-        n_folds = folds_for(self.model.n_folds, n_rows)
-        of_row = ROW_BYTES + n_folds * FOLD_BYTES
-        of_row += BOOSTER_BYTES * (n_folds if n_rows <= MOST_KEPT else 1)
-        needed = in_sample * 8 * width * PEAK + n_rows * of_row + (n_rows - in_sample) * width
-        check_memory(self, f"{self.task.model} learns all rows at once", n_rows, needed, there)
-        if n_rows <= MOST_SAMPLED:
-            places, X, y, weights, groups = self.gather()
-            with self.table.naming_rows(places, self.task.labels.columns):
-                fit_watched(self.model, X, y, weights, self._watch, groups)
-        else:
-            with unchanged_on_failure(self.model):
-                self._grow_from_bins(n_rows, width)
+    if n_rows <= MOST_SAMPLED:
+        places, X, y, weights, groups = run.gather()
+        with run.table.naming_rows(places, run.task.labels.columns):
+            fit_watched(run.model, X, y, weights, watch, groups)
+    else:
+        with unchanged_on_failure(run.model):
+            _grow_from_bins(run, n_rows, width, watch)
 
-    def _watch(self, rounds: Rounds) -> None:
-        self.progress("rounds", len(rounds), rounds.most, str(rounds))
 
-    def _grow_from_bins(self, n_rows: int, width: int) -> None:
-        """Learn from bins; the table is read for labels, for a sample, and for all bins."""
-        model, words = self.model, self.survey.encoder.words_
-        categories = zip(model.categorical_features, words.values(), strict=True)
-        model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
-        model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
-        model.order_ = self.encoded_labels.order
-        intervals, weight, groups = self._labels_and_weights(n_rows)
-        learn(model, partial(TableRows, self), intervals, weight, self._watch, groups=groups)
+def _grow_from_bins(run: Run, n_rows: int, width: int, watch: Callable[[Rounds], None]) -> None:
+    """Learn from bins; the table is read for labels, for a sample, and for all bins."""
+    model, words = run.model, run.survey.encoder.words_
+    categories = zip(model.categorical_features, words.values(), strict=True)
+    model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
+    model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
+    model.order_ = run.encoded_labels.order
 
-    def _labels_and_weights(self, n_rows: int) -> tuple[Array, Array, Array | None]:
-        """Return intervals of ranks, weights and groups of the rows to learn from."""
-        task, intervals = self.task, np.empty((n_rows, 2), dtype=np.int16)
-        weight, n = np.ones(n_rows, dtype=np.float32), 0
-        groups: list[Any] = []
-        for places, cells in self.read_again("reading labels", list(task.columns)):
-            with self.table.naming_rows(places, task.labels.columns):
-                some = slice(n, n := n + cells.num_rows)
-                own = task.read_weights(cells)
-                groups.append(task.read_groups(cells))
-                if own is not None:
-                    weight[some] = own
-                counts, labels = weight[some] > 0.0, self.labels.read(cells)
-                with naming_rows(np.flatnonzero(counts)):
-                    known = ranking.encode(labels.take(counts), self.model.order_)[1]
-                intervals[some] = 0
-                intervals[some][counts] = known
-        return intervals, weight, np.concatenate(groups) if task.groups else None
+    intervals, weight, groups = _labels_and_weights(run, n_rows)
+    learn(model, partial(TableRows, run), intervals, weight, watch, groups=groups)
 
-    def read_again(self, name: str, columns: list[str]) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        """Return the rows to learn from, block by block: their positions, and their cells."""
-        self.row = 0
-        for first, cells in self.tracked(name, self.table.blocks(columns)):
-            yield self.task.to_learn(first, cells)
-        pa.default_memory_pool().release_unused()  # frees memory
+
+def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
+    """Return intervals of ranks, weights and groups of the rows to learn from."""
+    task, intervals = run.task, np.empty((n_rows, 2), dtype=np.int16)
+    weight, n = np.ones(n_rows, dtype=np.float32), 0
+    groups: list[Any] = []
+    for first, cells in _read_again(run, "reading labels", list(task.columns)):
+        places, cells = task.to_learn(first, cells)
+        with run.table.naming_rows(places, task.labels.columns):
+            some = slice(n, n + cells.num_rows)
+            own = task.read_weights(cells)
+            groups.append(task.read_groups(cells))
+            if own is not None:
+                weight[some] = own
+            counts, labels = weight[some] > 0.0, run.labels.read(cells)
+            with naming_rows(np.flatnonzero(counts)):
+                known = ranking.encode(labels.take(counts), run.model.order_)[1]
+            intervals[some] = 0
+            intervals[some][counts] = known
+        n += cells.num_rows
+    return intervals, weight, np.concatenate(groups) if task.groups else None
+
+
+def _read_again(run: Run, name: str, columns: list[str]) -> Iterator[tuple[int, Any]]:
+    run.row = 0
+    yield from run.tracked(name, run.table.blocks(columns))
+    pa.default_memory_pool().release_unused()  # frees memory
 
 
 class TableRows:
     """Features of rows to learn from, read again each time: a `Source` of boosting."""
 
-    def __init__(self, run: BoostingRun, chosen: Array) -> None:
+    def __init__(self, run: Run, chosen: Array) -> None:
         self.run, self.chosen = run, chosen
         self.n_rows, self.is_scarce = int(chosen.sum()), True
 
     def _numbered(self) -> Iterator[tuple[int, Array]]:
         """Return the number of the first row of each part, and its features."""
         run, recipe, model, n_read, n_used = self.run, self.run.recipe, self.run.model, 0, 0
-        for places, rows in run.read_again("reading features", recipe.columns):
+        for first, cells in _read_again(run, "reading features", recipe.columns):
+            places, rows = run.task.to_learn(first, cells)
             X, _, _ = recipe.read(run.table, places, rows)
             with run.table.naming_rows(places):
                 X = model.engine.read(model, X, reset=False, min_rows=0).X

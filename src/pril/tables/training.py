@@ -13,7 +13,7 @@ import logging
 import math
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -147,12 +147,11 @@ def rows_to_learn(task: Task, blocks: Iterable[tuple[int, Any]]) -> tuple[Array,
 
 
 class Run:
-    """One run over a table: survey, learning in passes, a check on rows kept apart."""
+    """One run over a table: survey, learning, a check on rows kept apart. Its `Way` says how."""
 
-    most_kept: float = math.inf  # rows to learn from; of a larger table, no cells are kept
-
-    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
+    def __init__(self, table: Table, task: Task, progress: Watcher, way: Way | None = None) -> None:
         self.table, self.task, self.progress = table, task, progress
+        self.way = Way() if way is None else way
         table.read_as([*task.text, *filter(None, [task.groups])])
         if (cells := CELLS.get(type(task.labels), NUMBER)) != NUMBER:
             table.read_as(task.labels.columns, cells)
@@ -169,7 +168,7 @@ class Run:
         self.row = 0  # where the pass stands
         self.done = 0  # rows read in all passes
         self.mistakes = 0  # before this pass
-        self.partly: dict[str, Any] = {}  # what was learned so far, beside the model
+        self.partly: dict[str, Any] = {}  # what a way has learned so far, beside the model
         self.check = Check()
         self.checkpoint: Checkpoint | None = None
         self.cells, self._prepared = Kept(), Kept()
@@ -181,14 +180,14 @@ class Run:
             checkpoint.origin = self.origin()
             self._restore(checkpoint.restore())
         if self.phase == "survey":
-            self.survey_table()
+            self.way.survey(self)
             self.begin_learning()
         if self.phase == "learn":
-            self.learn()
+            self.way.learn(self)
             self.phase = "done"
         self.checkpoint = None
         if self.task.keeps_rows_apart:
-            self.check = self.check_table()
+            self.check = self.way.check(self)
         fitted = self.pipeline()
         if self.task.coverage is None:
             return fitted
@@ -216,7 +215,7 @@ class Run:
         ):
             cells = self.survey.add(self.table, self.task, first, block)
             self.survey.counts.check_number(self.table)
-            if self.survey.not_apart <= self.most_kept:
+            if self.survey.not_apart <= self.way.most_kept:
                 self.cells.add(first, cells, self.table.n_rows)
             else:
                 self.cells = Kept()
@@ -323,7 +322,7 @@ class Run:
 
     # --- Passes ---
 
-    def learn(self) -> None:
+    def learn_passes(self) -> None:
         """Make passes, row by row."""
         epochs, perfect = self.task.epochs, False
         while self.epoch < epochs and not perfect:
@@ -495,3 +494,12 @@ class Run:
         else:
             return {"passes": self.epoch, "mistakes": model.n_mistakes_}
         return {"passes": None, "mistakes": None, **work}
+
+
+class Way(NamedTuple):
+    """How a run surveys its table, learns, and checks the model; here in passes, row by row."""
+
+    learn: Callable[[Run], None] = Run.learn_passes
+    survey: Callable[[Run], None] = Run.survey_table
+    check: Callable[[Run], Check] = Run.check_table
+    most_kept: float = math.inf  # rows to learn from; of a larger table, no cells are kept
