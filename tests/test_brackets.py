@@ -16,7 +16,7 @@ from pril.tables.cluster import cluster_run
 from pril.tables.label_columns import Brackets, Edges, Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
-from pril.tables.task import Task
+from pril.tables.survey import Task
 from tables import assert_same_model, make_rows, write
 
 EDGES = [20, 35.5, 50, 80]

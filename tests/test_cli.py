@@ -29,7 +29,7 @@ from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.core.threads import available_memory
 from pril.io import model_files as io
 from pril.tables.label_columns import Ends
-from pril.tables.task import Task
+from pril.tables.survey import Task
 from tables import GRADES, features_and_labels, landmark_pipeline, make_rows, write
 
 ENDS = ["--lower", "low", "--upper", "high"]

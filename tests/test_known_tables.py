@@ -91,7 +91,7 @@ def test_a_table_from_a_pipe(good, feed, tmp_path):
 
 def test_a_file_larger_than_the_samples(good, tmp_path, monkeypatch):
     """Of a large file, samples are compared: the size, and a change in a sample, are seen."""
-    monkeypatch.setattr("pril.tables.files.READ_BYTES", 64)
+    monkeypatch.setattr("pril.tables.text.READ_BYTES", 64)
     monkeypatch.setattr("pril.tables.files.MANY_SAMPLES", 7)
     write_csv(tmp_path / "flats.csv", make_rows())
     good("fit", "flats.csv", *ENDS, "-o", "m.pril")

@@ -21,7 +21,7 @@ from pril.tables.files import TableError
 from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
-from pril.tables.task import Task
+from pril.tables.survey import Task
 from tables import (
     GRADES,
     assert_same_model,

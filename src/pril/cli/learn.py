@@ -22,7 +22,7 @@ from pril.errors import InputError, shown
 
 if TYPE_CHECKING:
     from pril.tables.files import Table
-    from pril.tables.task import Task
+    from pril.tables.survey import Task
     from pril.tables.training import Run
 
 
@@ -197,9 +197,10 @@ def demo(
     """
     from pril.tables.writing import write_flats
 
-    table, new, rated, picture = write_flats(folder)
+    write_flats(folder)
+    names = ("flats.csv", "new.csv", "rated.csv", "flats.png", "flats.pril")
+    table, new, rated, picture, fitted = (str(folder / name) for name in names)
     ends = ("--lower", "low", "--upper", "high")
-    fitted = str(folder / "flats.pril")
     steps: list[list[str]] = [
         ["fit", table, *ends, "--classes", "poor,fair,good,great", "-o", fitted],
         ["show", fitted, "--plot", picture],
@@ -237,7 +238,9 @@ def audit(
     task = replace(options.task(csv), holdout=0.0)
     with printer.progress() as progress:
         run = Run(table.open(csv, brackets=options.brackets), task, progress)
-        X, y = run.gather()
+        run.survey_table()
+        run.begin_learning()
+        _, X, y, *_ = run.gather()
         audited = theory.audit(X, y, run.model)
     bounds = [{**bound._asdict(), "room": bound.room} for bound in audited.bounds]
     printer.result({"facts": audited.facts, "bounds": bounds}, str(audited).splitlines())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
-    from pril.tables.task import Task
+    from pril.tables.survey import Task
     from pril.tables.text import CsvStyle
 
 
@@ -349,18 +349,16 @@ class TaskOptions(LabelOptions):
 
     def task(self, csv: CsvOptions | None = None) -> Task:
         """Return the task that the options ask for."""
-        from pril.tables.task import Task
+        from pril.tables.survey import Task
 
-        given: dict[str, Any] = {**vars(self), "labels": self._labels(csv or CsvOptions())}
-        if given.get("epochs") is None:
-            given.pop("epochs", None)
-        for name in ("classes", "features", "drop", "text"):
+        labels = self._labels(csv or CsvOptions())
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        for name in given.keys() & {"classes", "features", "drop", "text"}:
             given[name] = split_names(given[name])
-        given["drop"], given["text"] = given["drop"] or (), given["text"] or ()
+        given |= {"labels": labels, "parameters": split_assignments(self.parameters)}
         given["class_weight"] = _split_weights(given.get("class_weight"))
-        given["parameters"] = split_assignments(given["parameters"])
-        if given.get("half_life") is not None:
-            given["parameters"] |= {"half_life": given["half_life"]}
+        if "half_life" in given:
+            given["parameters"]["half_life"] = given["half_life"]
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
     def _labels(self, csv: CsvOptions) -> LabelKind:

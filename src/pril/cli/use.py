@@ -18,14 +18,7 @@ from typer import Option
 
 from pril.cli import options as opt
 from pril.cli.printing import Printer
-from pril.core.words import (
-    coarsening_of,
-    count,
-    evaluation_lines,
-    learned_so_far,
-    mistakes_of,
-    rows_known,
-)
+from pril.core import words
 from pril.errors import InputError, naming_file, shown
 
 if TYPE_CHECKING:
@@ -78,7 +71,7 @@ def predict(
             stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)
-    lines = [f"rated {count(rows, 'row')}", *([f"table {output}"] if output else [])]
+    lines = [f"rated {words.count(rows, 'row')}", *([f"table {output}"] if output else [])]
     result = {"rows": rows, "table": output and str(output), "unseen": list(unseen)}
     printer.result(result, lines)
 
@@ -101,7 +94,7 @@ def evaluate(
         evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
     more, caution = _caution(loaded.learned_from(opened))
-    printer.result(result | more, [*evaluation_lines(result), *caution])
+    printer.result(result | more, [*words.evaluation_lines(result), *caution])
 
 
 def report(
@@ -126,7 +119,7 @@ def report(
     with printer.progress() as progress:
         result = loaded.report(opened, kind, output, progress, known, title)
     more, caution = _caution(known)
-    lines = [*evaluation_lines(result), *caution, f"report {output}"]
+    lines = [*words.evaluation_lines(result), *caution, f"report {output}"]
     printer.result({**result, **more, "report": str(output)}, lines)
 
 
@@ -142,7 +135,7 @@ def _caution(known: FitNotes | None) -> tuple[dict[str, Any], list[str]]:
     """Return what to say of a table that a model learned from, as data and as lines."""
     if known is None:
         return {}, []
-    return {"learned_rows": known.learned_rows}, [f"note: {rows_known(known)}"]
+    return {"learned_rows": known.learned_rows}, [f"note: {words.rows_known(known)}"]
 
 
 def show(
@@ -179,7 +172,7 @@ def show(
         _weights_are(learner): {name: weight.tolist() for name, weight in weights},
         "unit": unit,
         "rounds": learner.t_ if hasattr(learner, "t_") else learner.n_iter_,
-        "mistakes": mistakes_of(learner),
+        "mistakes": words.mistakes_of(learner),
         "coarsening": _coarsening(learner),
         "versions": loaded.about.versions,
         "notes": loaded.own_notes,
@@ -198,7 +191,7 @@ def _coarsening(learner: Any) -> dict[str, Any] | None:
     """Return how classes become ranges, as a learner found it, as plain data."""
     from pril.core.coarsening import offset_name
 
-    found = coarsening_of(learner)
+    found = words.coarsening_of(learner)
     return found and {
         "mechanism": found.mechanism,
         "shares": {offset_name(*way): share for way, share in found.shares.items()},
@@ -231,15 +224,15 @@ def _model_lines(
     if weights and learner.n_features_in_ > len(weights):
         lines.append(f"{'':<12}and {learner.n_features_in_ - len(weights)} smaller")
     if unit is not None:
-        words = "; words relative to the mean of their column" if loaded.word_columns else ""
-        lines.append(f"{'':<12}per {unit} of a number{words}")
+        others = "; words relative to the mean of their column" if loaded.word_columns else ""
+        lines.append(f"{'':<12}per {unit} of a number{others}")
     if hasattr(learner, "dual_coef_"):
-        lines.append(f"support     {count(len(learner.dual_coef_), 'row')}")
-    lines.append(f"learned     {learned_so_far(learner)}")
-    if found := coarsening_of(learner):
+        lines.append(f"support     {words.count(len(learner.dual_coef_), 'row')}")
+    lines.append(f"learned     {words.learned_so_far(learner)}")
+    if found := words.coarsening_of(learner):
         lines.append(f"coarsening  {found}")
     if (source := loaded.notes).table is not None:
-        where = f"{count(source.rows, 'row')} of {source.table}"
+        where = f"{words.count(source.rows, 'row')} of {source.table}"
         lines.append(f"from        {where}, labels {', '.join(source.labels.columns)}")
     notes = [f"{name}: {json.dumps(value)}" for name, value in loaded.user_notes.items()]
     lines += [f"{'' if k else 'notes':<12}{note}" for k, note in enumerate(notes)]
@@ -310,8 +303,7 @@ def stream(
     model: opt.ModelArgument,
     labels: opt.LabelOptions,
     classes: Annotated[
-        str | None,
-        Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high."),
+        str | None, Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high.")
     ] = None,
     learner: opt.Learner = "ordered-logit",
     output: Annotated[
@@ -369,11 +361,9 @@ def stream(
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, proba, on_error == "skip", note)
-        if kind.columns:
-            loaded.check_learns()
-            if not output:
-                printer.note("what is learned is not saved: pass -o FILE")
         lines = LineStream(loaded, kind, options)
+        if kind.columns and not output:
+            printer.note("what is learned is not saved: pass -o FILE")
         tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
         run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
         settings = {"half-life": half_life, **({"set": given} if given else {})}
@@ -383,7 +373,7 @@ def stream(
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
     result = done.to_dict(loaded.learner.order_)
-    printer.result(result, evaluation_lines(result))
+    printer.result(result, words.evaluation_lines(result))
 
 
 def _load_or_begin(
@@ -394,7 +384,7 @@ def _load_or_begin(
     parameters: dict[str, Any],
 ) -> LoadedModel:
     """Return a model from a file or, if there is none and classes are given, a new one."""
-    from pril.tables.growing import blank_model
+    from pril.tables.stream import blank_model
 
     if not model.exists():
         if classes is None:

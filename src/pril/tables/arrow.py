@@ -25,15 +25,8 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 MISSING = pa.array(["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "null", "NULL"])
 NUMBER, TEXT = pa.float64(), pa.string()
 BRACKET = pa.large_string()  # text as well, but a number in it is written as `spelled` writes it
-TYPES = {
-    type(None): pa.null(),
-    bool: pa.bool_(),
-    int: pa.int64(),
-    float: NUMBER,
-    str: TEXT,
-    list: pa.list_(pa.null()),
-    dict: pa.struct([]),
-}
+TYPES = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: NUMBER, str: TEXT}
+INNER: dict[type, pa.DataType] = {list: pa.list_(pa.null()), dict: pa.struct([])}
 DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -262,7 +255,7 @@ def first_type(value: Any) -> pa.DataType:
     """Return the type of a column by its first value, to learn from: any number is a float."""
     if isinstance(value, str):
         return DATE if WRITTEN_DATE.fullmatch(value) else TEXT
-    return NUMBER if isinstance(value, int | float) else TYPES[type(value)]
+    return NUMBER if isinstance(value, int | float) else INNER.get(type(value), pa.null())
 
 
 def written_type(
@@ -281,7 +274,7 @@ def written_type(
 def whole_type(value: Any) -> pa.DataType:
     """Return the type of a value, to copy it; inner objects and long integers are text."""
     is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
-    return TEXT if is_long or isinstance(value, list | dict) else TYPES[type(value)]
+    return TEXT if is_long else TYPES.get(type(value), TEXT)
 
 
 def narrowest_type(words: pa.Array) -> pa.DataType:

@@ -1,7 +1,11 @@
-"""What a run has learned, in a file, and locks that let one process at a time use a file."""
+"""What a run has learned, in a file, and locks that let one process at a time use a file.
+
+Of a stream, also how far it was read.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from pril.errors import InputError
 from pril.io import model_files
+from pril.metrics import Evaluation
 
 
 @contextmanager
@@ -94,3 +99,35 @@ class Checkpoint:
     def is_due(self, before: int, after: int) -> bool:
         """Tell whether a multiple of `every` lies between two rows."""
         return after // self.every > before // self.every
+
+
+# --- Streams -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a stream has been read: rows, and a checksum of their bytes."""
+
+    rows: int = 0
+    checksum: int = 0
+    first: int = 0  # the checksum of the first row
+
+    def after(self, lines: list[bytes]) -> Position:
+        """Return the position some lines further."""
+        if not lines:
+            return self
+        first = self.first if self.rows else zlib.crc32(lines[0])
+        checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
+        return Position(self.rows + len(lines), checksum, first)
+
+
+@dataclass
+class Finished:
+    """What a finished stream has learned, as a note in the model file that it replaced.
+
+    Model and note are written in one step, so that a crash cannot separate them.
+    """
+
+    origin: dict[str, Any]  # of the run, as in its checkpoint
+    position: Position
+    evaluation: Evaluation

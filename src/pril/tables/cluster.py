@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from dask import delayed
 from sklearn.base import clone
@@ -26,12 +25,10 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
-from pril.tables.arrow import one_batch
-from pril.tables.files import Table, TableError
+from pril.tables.files import Blocks, Table, TableError
 from pril.tables.label_columns import LabelColumns
-from pril.tables.survey import Columns, Survey, row_numbers, select_rows
-from pril.tables.task import Task, Uses
-from pril.tables.training import Check, Recipe, Run, Way
+from pril.tables.survey import Columns, Survey, Task
+from pril.tables.training import Check, Recipe, Run, Way, rows_to_learn
 
 log = logging.getLogger(__name__)
 
@@ -44,31 +41,23 @@ class Piece(NamedTuple):
     rows: int | None
     task: Task  # its seed chooses the rows, or the groups, held out, the same in every pass
 
-    def open(self) -> Table:
-        """Return the table, to be read on this machine."""
-        return self.table.stamped()
+    def open(self) -> Piece:
+        """Return the piece, to be read on this machine."""
+        return self._replace(table=self.table.stamped())
 
-    def blocks(
-        self, table: Table, columns: list[str]
-    ) -> Iterator[tuple[int, pa.RecordBatch, Uses]]:
-        """Yield first row, cells, and what the rows are for, of each block."""
+    def blocks(self, columns: list[str]) -> Blocks:
+        """Yield the first row and the cells of each block."""
         end = float("inf") if self.rows is None else self.first + self.rows
-        for row, block in table.blocks(columns, self.first):
+        for row, block in self.table.blocks(columns, self.first):
             if row >= end:
                 break
-            block = block.slice(0, int(min(block.num_rows, end - row)))
-            with table.naming_rows(row):
-                uses = self.task.uses(row, block)
-            yield row, block, uses
+            yield row, block.slice(0, int(min(block.num_rows, end - row)))
 
-    def to_learn(self, table: Table, columns: list[str]) -> tuple[pa.RecordBatch, Array]:
-        """Return the cells of the rows for learning, and their positions in the file."""
-        fields = [table.schema.field(name) for name in dict.fromkeys(columns)]
-        parts, rows = [pa.schema(fields).empty_table()], [np.empty(0, dtype=np.int64)]
-        for row, block, uses in self.blocks(table, columns):
-            parts.append(pa.Table.from_batches([select_rows(block, uses.learning)]))
-            rows.append(row_numbers(row, uses.learning))
-        return one_batch(pa.concat_tables(parts[1:] or parts)), np.concatenate(rows)
+    def to_learn(self, columns: list[str]) -> tuple[Array, pa.RecordBatch]:
+        """Return the rows for learning: their positions in the file, and their cells."""
+        fields = [self.table.schema.field(name) for name in dict.fromkeys(columns)]
+        none = pa.RecordBatch.from_pylist([], pa.schema(fields))
+        return rows_to_learn(self.task, list(self.blocks(columns)) or [(0, none)])
 
 
 # --- Tasks: their names are what Dask's dashboard shows ------------------------------------------
@@ -97,10 +86,9 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
 @returning_errors
 def survey_piece(piece: Piece, columns: Columns, labels: LabelColumns) -> Survey:
     """Learn the columns of a piece and count its labels and rows."""
-    table = piece.open()
-    survey = Survey(piece.task, columns, labels, piece.first)
-    for row, block, _ in piece.blocks(table, [*columns.used, *piece.task.columns]):
-        survey.add(table, piece.task, row, block)
+    piece, survey = piece.open(), Survey(piece.task, columns, labels, piece.first)
+    for row, block in piece.blocks([*columns.used, *piece.task.columns]):
+        survey.add(piece.table, piece.task, row, block)
         if survey.counts.are_too_many():  # the client refuses them
             break
     return survey
@@ -108,17 +96,17 @@ def survey_piece(piece: Piece, columns: Columns, labels: LabelColumns) -> Survey
 
 def read_piece(piece: Piece, recipe: Recipe) -> Any:
     """Return cells, labels and weights of the rows for learning."""
-    cells, _ = piece.to_learn(piece.open(), recipe.columns)
+    _, cells = piece.open().to_learn(recipe.columns)
     return cells, recipe.labels.read(cells), recipe.task.read_weights(cells)
 
 
 @returning_errors
 def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     """Learn a piece as one process does, so that an error names its file and row."""
-    table = piece.open()
-    cells, places = piece.to_learn(table, recipe.columns)
-    X, y, weights = recipe.read(table, places, cells)
-    with table.naming_rows(places, piece.task.labels.columns):
+    piece = piece.open()
+    places, cells = piece.to_learn(recipe.columns)
+    X, y, weights = recipe.read(piece.table, places, cells)
+    with piece.table.naming_rows(places, piece.task.labels.columns):
         try:
             _read_or_learn(clone(model), X, y, weights)
         except RowError:
@@ -140,10 +128,9 @@ def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
 @returning_errors
 def check_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
     """Rate the rows that are kept apart."""
-    table, check = piece.open(), Check()
-    for row, block, uses in piece.blocks(table, recipe.columns):
-        if apart := recipe.read_apart(table, model, row, block, uses):
-            check = check.merge(apart.check(piece.task, model))
+    piece, check = piece.open(), Check()
+    for row, block in piece.blocks(recipe.columns):
+        check = check.merge(recipe.check(piece.table, model, piece.task.apart(row, block)))
     return check
 
 

@@ -206,12 +206,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         batch = self._read(X)
         if not hasattr(self, "numbers_"):
             self._begin(batch)
-        if batch.num_rows == 0:
-            return self
-        numbers, words = self._checked(batch)
-        self.moments_ = self.moments_.joined(Moments.of(numbers))
-        for name, cells in words.items():
-            add_words(self, name, count_words(cells))
+        learn_rows(self, batch, np.ones(batch.num_rows, dtype=bool))
         return self
 
     def merge(self, other: ColumnEncoder) -> Self:
@@ -250,15 +245,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         X : table
             A table with the Arrow interface, such as a DataFrame.
         """
-        self._checked(self._read(X))
-
-    def _checked(self, batch: pa.RecordBatch) -> tuple[Array, dict[str, pa.Array]]:
-        """Return the columns of numbers as the rows of a matrix, and those of words by name."""
-        numbers = self._numbers(batch)
-        have_gaps(self, numbers)
-        return numbers, {
-            name: arrow.read_words(arrow.column(batch, name), name) for name in self.words_
-        }
+        batch = self._read(X)
+        learn_rows(self, batch, np.zeros(batch.num_rows, dtype=bool))
 
     def _read(self, X: Any) -> pa.RecordBatch:
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
@@ -403,16 +391,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         batch = self._read(X)
         words = self.words_.items()
         codes = [_codes_of(batch, name, own).fill_null(-1).to_numpy() for name, own in words]
-        return to_features(self, self._numbers(batch).T, codes, scales_of(self))
-
-    def _numbers(self, batch: pa.RecordBatch) -> Array:
-        """Return the columns of numbers as the rows of a matrix."""
-        numbers = np.empty((len(self.numbers_), batch.num_rows))
-        for j, name in enumerate(self.numbers_):
-            is_ordered, ranks = name in self.ranks_, self.ranks_.get(name, [])
-            cells = _codes_of(batch, name, ranks) if is_ordered else arrow.column(batch, name)
-            numbers[j] = arrow.read_numbers(cells, name)
-        return numbers
+        return to_features(self, _numbers_of(self, batch).T, codes, scales_of(self))
 
     def units(self) -> Array:
         """Return how many units of its column one unit of each feature is.
@@ -458,6 +437,16 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         return unseen
 
 
+def _numbers_of(encoder: ColumnEncoder, batch: pa.RecordBatch) -> Array:
+    """Return the columns of numbers as the rows of a matrix."""
+    numbers = np.empty((len(encoder.numbers_), batch.num_rows))
+    for j, name in enumerate(encoder.numbers_):
+        ranks = encoder.ranks_.get(name)
+        cells = arrow.column(batch, name) if ranks is None else _codes_of(batch, name, ranks)
+        numbers[j] = arrow.read_numbers(cells, name)
+    return numbers
+
+
 def _codes_of(batch: pa.RecordBatch, name: str, words: list[str]) -> pa.Array:
     """Return the position of each word of a column among these; null if it is none of them."""
     cells = arrow.read_words(arrow.column(batch, name), name)
@@ -478,6 +467,26 @@ def no_moments(n: int) -> Moments:
 
 
 # --- What tables, streams and files do with an encoder -------------------------------------------
+
+
+def learn_rows(encoder: ColumnEncoder, batch: pa.RecordBatch, chosen: Array) -> None:
+    """Learn from the rows that a mask chooses; refuse any row that cannot be used."""
+    numbers = _numbers_of(encoder, batch)
+    have_gaps(encoder, numbers)
+    words = {name: arrow.read_words(arrow.column(batch, name), name) for name in encoder.words_}
+    if not chosen.any():
+        return
+    if not chosen.all():
+        numbers = np.compress(chosen, numbers, axis=1)
+        words = {name: cells.filter(pa.array(chosen)) for name, cells in words.items()}
+    learn_cells(encoder, numbers, words)
+
+
+def learn_cells(encoder: ColumnEncoder, numbers: Array, words: dict[str, pa.Array]) -> None:
+    """Learn from columns of numbers, the rows of a matrix, and from those of words, by name."""
+    encoder.moments_ = encoder.moments_.joined(Moments.of(numbers))
+    for name, cells in words.items():
+        add_words(encoder, name, count_words(cells))
 
 
 def add_words(encoder: ColumnEncoder, name: str, more: dict[str, int]) -> None:
@@ -603,20 +612,16 @@ class RowEncoder:
 
     def __call__(self, x: Any) -> Any:
         """Return a row as the learner takes it."""
-        if self._encoder is not None:
-            features = self._further_features(self._encoded_row(x))
-        elif self._further is None:
+        if self._encoder is None and self._further is None:
             return x
-        else:
-            features = self._further_features(self._as_table(x))
+        table = self._as_table(x) if self._encoder is None else self._encoded_row(x)
+        features = self._further_features(table)
         dense = features.toarray() if hasattr(features, "toarray") else features
         row: Array = np.asarray(dense, dtype=np.float64)[0]
         return row
 
     def _encoded_row(self, x: Any) -> Any:
         """Return what the ColumnEncoder makes of a dict."""
-        if not isinstance(x, Mapping):
-            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         self._follow()
         self._check_columns(x, self._columns)
         try:
@@ -632,13 +637,13 @@ class RowEncoder:
             return np.asarray(x)[np.newaxis]
         import pandas as pd
 
-        if not isinstance(x, Mapping):
-            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         self._check_columns(x, self._names)
         return pd.DataFrame([x], columns=self._names)
 
-    def _check_columns(self, x: Mapping[Any, Any], columns: Collection[str]) -> None:
-        """Refuse a row that is not whole, if rows must be."""
+    def _check_columns(self, x: Any, columns: Collection[str]) -> None:
+        """Refuse what is not a dict, and a row that is not whole, if rows must be."""
+        if not isinstance(x, Mapping):
+            raise InputTypeError(f"x must be a dict of columns, got {shown(x)}")
         if not self.strict or x.keys() == {*columns}:
             return
         for name in columns:

@@ -30,29 +30,21 @@ import pyarrow.parquet
 
 from pril.core.arrays import Array
 from pril.errors import InputError, RowError, naming_file, shown
-from pril.tables import arrow
+from pril.tables import arrow, text
 from pril.tables.json_lines import first_types, read_objects, split_lines, to_column, whole_types
-from pril.tables.text import (
-    LONGEST_ROW,
-    READ_BYTES,
-    USUAL_CSV,
-    CsvStyle,
-    csv_blocks,
-    line_blocks,
-    open_text,
-    without_marks,
-)
+from pril.tables.text import USUAL_CSV, CsvStyle
 
 BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
-FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of READ_BYTES
+FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of text.READ_BYTES
 MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
 # Is told what is done, and how many rows of how many; with a note, what is counted is no rows.
 Watcher = Callable[..., None]
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]
+Blocks = Iterator[tuple[int, pa.RecordBatch]]  # the first row of each block, and the block
 LINE, RAW = "\0line", pa.large_binary()  # a column with whole lines of JSON, to copy them
 
 
@@ -142,7 +134,7 @@ class Table:
 
     def blocks(
         self, columns: list[str] | None = None, start: int = 0, *, as_written: bool = False
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    ) -> Blocks:
         """Return the position and the cells of each block from a row on, read ahead by a thread.
 
         Numbers in CSV are written with a point, unless they are to be `as_written`.
@@ -349,11 +341,11 @@ def _stamp(file: Any) -> tuple[int, int, int]:
 def _digest(file: Any, samples: int) -> str:
     """Return a checksum of samples of a file; of the whole file if they cover it."""
     size, digest = file.stat().st_size, hashlib.sha256()
-    n = min(samples, 1 + size // READ_BYTES)
+    n = min(samples, 1 + size // text.READ_BYTES)
     with file.open("rb") as stream:
-        for start in np.linspace(0, max(0, size - READ_BYTES), n):
+        for start in np.linspace(0, max(0, size - text.READ_BYTES), n):
             stream.seek(int(start))
-            digest.update(stream.read(READ_BYTES))
+            digest.update(stream.read(text.READ_BYTES))
     return digest.hexdigest()
 
 
@@ -399,7 +391,7 @@ def _open_parquet(table: Table, file: Any) -> pa.parquet.ParquetFile:
     with explaining(lambda: f"{table.name_of(file)} is damaged, or not a Parquet file"):
         # Read pages one by one: a row group may be larger than memory.
         source = file if isinstance(file, Path) else file.open()
-        return pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=READ_BYTES)
+        return pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=text.READ_BYTES)
 
 
 def _parquet_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
@@ -423,9 +415,7 @@ def _in_words(field: pa.Field) -> str:
     return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
 
 
-def _read_parquet(
-    table: Table, file: Any, columns: list[str], start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_parquet(table: Table, file: Any, columns: list[str], start: int) -> Blocks:
     with (
         _open_parquet(table, file) as opened,
         explaining(lambda: f"{table.name_of(file)} is damaged"),
@@ -462,7 +452,7 @@ def _parsed(
         with (
             explaining(lambda: f"{name}, after row {row}"),
             naming_file(name),
-            closing(open_text(file, table.style)) as stream,
+            closing(text.open_text(file, table.style)) as stream,
         ):
             for rows in parse(stream):
                 yield row, rows
@@ -477,16 +467,16 @@ def _parsed(
 
 def _csv_rows(block: bytes, delimiter: str) -> list[list[str]]:
     """Return the rows of a block, read by the standard library: slow, but it names the row."""
-    csv.field_size_limit(LONGEST_ROW)
-    text = io.StringIO(block.decode(errors="surrogateescape"), newline="")
-    return [cells for cells in csv.reader(text, delimiter=delimiter, strict=True) if cells]
+    csv.field_size_limit(text.LONGEST_ROW)
+    lines = io.StringIO(block.decode(errors="surrogateescape"), newline="")
+    return [cells for cells in csv.reader(lines, delimiter=delimiter, strict=True) if cells]
 
 
 def _csv_batches(
     stream: IO[bytes], delimiter: str, columns: list[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, some columns or all."""
-    blocks = csv_blocks(stream, delimiter)
+    blocks = text.csv_blocks(stream, delimiter)
     names = next(iter(_csv_rows(next(blocks, b""), delimiter)), [])
     # pyarrow looks for each of these columns among all: its time grows with their square.
     chosen = columns if columns is not None and len(columns) < 1000 else None
@@ -515,9 +505,7 @@ def _csv_batches(
         yield batch
 
 
-def _read_csv(
-    table: Table, file: Any, columns: list[str], _start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_csv(table: Table, file: Any, columns: list[str], _start: int) -> Blocks:
     parse = partial(_csv_batches, delimiter=table.delimiter, columns=columns)
     return _parsed(table, file, parse)
 
@@ -550,7 +538,9 @@ def _read_header(table: Table, file: Any) -> list[str]:
     name, mark = table.name_of(file), table.delimiter
     try:
         [(_, rows)] = _parsed(
-            table, file, lambda stream: iter([_csv_rows(next(csv_blocks(stream, mark), b""), mark)])
+            table,
+            file,
+            lambda stream: iter([_csv_rows(next(text.csv_blocks(stream, mark), b""), mark)]),
         )
         header: list[str] = rows[0] if rows else []
         for cell in header:
@@ -604,7 +594,7 @@ def _trimmed(block: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
-    return map(split_lines, line_blocks(stream))
+    return map(split_lines, text.line_blocks(stream))
 
 
 def _objects(table: Table) -> Iterator[list[dict[str, Any]]]:
@@ -625,9 +615,7 @@ def _json_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
     return pa.schema(types), []
 
 
-def _read_json(
-    table: Table, file: Any, columns: list[str], _start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_json(table: Table, file: Any, columns: list[str], _start: int) -> Blocks:
     schema = pa.schema([table.schema.field(name) for name in columns if name != LINE])
 
     def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
@@ -658,7 +646,7 @@ def _copy_json(table: Table, columns: list[str], format: str) -> Iterator[CopyBl
     for batch in table.batches([*columns, LINE]):
         lines = batch.column(LINE).to_pylist()
         if format == "jsonl":
-            copy = [without_marks(line).decode().strip() for line in lines]
+            copy = [text.without_marks(line).decode().strip() for line in lines]
         else:
             with table.naming_rows(start):
                 copy = _columns_of(read_objects(lines), pa.schema(types), nested=True)
@@ -672,7 +660,7 @@ class Format(NamedTuple):
     infer: Callable[..., tuple[pa.Schema, list[list[int]]]]  # columns; rows of each row group
     # Return the first row of each batch of a file, and the batch. Those that end before a row may
     # be left out where the numbers of rows are known.
-    read: Callable[..., Iterator[tuple[int, pa.RecordBatch]]]
+    read: Callable[..., Blocks]
     copy: Callable[..., Iterator[CopyBlock]]
 
 

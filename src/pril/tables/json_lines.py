@@ -200,15 +200,6 @@ class StreamOptions(NamedTuple):
 USUAL = StreamOptions()
 
 
-class Answers(NamedTuple):
-    """What the model says of some rows."""
-
-    keys: list[str]  # as they are written in the answer; empty without an id column
-    rank: Array
-    score: Array
-    chances: Array | None
-
-
 class Codec:
     """How lines of a stream become cells, and how answers become lines.
 
@@ -307,14 +298,13 @@ class Codec:
 
     # --- Answers ---
 
-    def answer(self, answers: Answers) -> bytes:
-        """Return the lines that answer some rows."""
-        classes = self._classes
-        numbers = [answers.score, *(() if answers.chances is None else answers.chances.T)]
-        said = [[classes[r] for r in answers.rank.tolist()], *(own.tolist() for own in numbers)]
-        columns = [*([answers.keys] if self._keys else []), *said]
+    def answer(self, keys: list[str], rank: Array, numbers: Sequence[Array]) -> bytes:
+        """Return the lines that answer some rows; the numbers are scores and probabilities."""
+        classes = [self._classes[r] for r in rank.tolist()]
+        said = [classes, *(own.tolist() for own in numbers)]
+        columns = [keys, *said] if self._keys else said
         cells = tuple(chain.from_iterable(zip(*columns, strict=True)))
-        return (self._answer * len(answers.rank) % cells).encode()
+        return (self._answer * len(rank) % cells).encode()
 
     def refusal(self, line: bytes, number: int, reason: str) -> bytes:
         """Return the line that answers a bad one."""

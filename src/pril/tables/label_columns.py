@@ -41,9 +41,8 @@ class Ends(InColumns, frozen=True, tag="ends"):
 class Votes(InColumns, frozen=True, tag="votes"):
     """Votes, a column for each rater."""
 
-    trim: Annotated[float, Meta(ge=0.0, le=ranking.MOST_TRIMMED)] = (
-        0.0  # share left out at each end
-    )
+    # The share that is left out at each end.
+    trim: Annotated[float, Meta(ge=0.0, le=ranking.MOST_TRIMMED)] = 0.0
 
 
 class RangeTexts(InColumns, frozen=True, tag="ranges"):
@@ -65,11 +64,8 @@ class Brackets(InColumns, frozen=True, tag="brackets"):
 
 
 LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
-CELLS = {
-    Brackets: arrow.BRACKET,
-    RangeTexts: arrow.TEXT,
-    Edges: arrow.NUMBER,
-}  # of others, the table tells
+# What cells hold; of other labels, the table tells.
+CELLS = {Brackets: arrow.BRACKET, RangeTexts: arrow.TEXT, Edges: arrow.NUMBER}
 
 
 def to_note(value: Any) -> Any:
@@ -283,9 +279,8 @@ class LabelColumns(NamedTuple):
     def to_ranks(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
         if isinstance(self.kind, Brackets):
-            labels = self.read(
-                pa.RecordBatch.from_pydict({self.names[0]: [own[0] for own in cells]})
-            )
+            texts = [own[0] for own in cells]
+            labels = self.read(pa.RecordBatch.from_pydict({self.names[0]: texts}))
         else:
             labels = ranking.read(cells, columns=())
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from pril.io import model_files
 from pril.metrics import Evaluation, Outcomes, pick_scores
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
+from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
@@ -41,11 +42,6 @@ ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
-def probability_columns(classes: Array) -> list[str]:
-    """Return the names of the columns with the probabilities of the classes."""
-    return [f"probability of {name}" for name in classes]
-
-
 def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
     if hasattr(learner, "partial_fit"):  # it may not have learned yet
@@ -53,13 +49,6 @@ def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
     else:
         rows = rows_to_rate(learner, features)
     return Batch(rows, ranking.to_intervals(labels, learner.order_))
-
-
-class Predictions(NamedTuple):
-    """What `LoadedModel.predict` has written."""
-
-    rows: int
-    unseen: dict[str, str]  # a message for each column with words never seen in training
 
 
 class Contents(Struct, frozen=True):
@@ -88,6 +77,7 @@ class FitNotes(Struct, frozen=True):
     holdout: HeldOut | None = None
     labels: LabelKind = Ends()  # no columns: they are not known
     grows: bool = False  # whether later streams widen the model, too
+    finished: Finished | None = None  # the stream that it learned last, and replaced it
 
 
 class LoadedModel:
@@ -229,11 +219,12 @@ class LoadedModel:
         *,
         style: CsvStyle,
         proba: bool = False,
-    ) -> Predictions:
+    ) -> tuple[int, dict[str, str]]:
         """Write a table to a stream, with the columns prediction and score added.
 
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
-        class, lowest first. `style` is how to write CSV.
+        class, lowest first. `style` is how to write CSV. Return the number of rows, and a message
+        for each column with words never seen in training.
         """
         if self.ranges and is_by_column(self.ranges):
             raise InputError(
@@ -242,7 +233,7 @@ class LoadedModel:
             )
         if proba:
             self.check_probabilities()
-        chances = probability_columns(self.learner.order_) if proba else []
+        chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
         for name in (*ADDED, *(ENDS if self.ranges else ()), *chances):
             if name in table.schema.names:
                 raise TableError(
@@ -272,7 +263,7 @@ class LoadedModel:
                 progress("predicting", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
-        return Predictions(rows, unseen)
+        return rows, unseen
 
     def _labels(self, rank: Array) -> pa.Array:
         return pa.array(self.learner.order_[rank].tolist())

@@ -43,7 +43,7 @@ from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.pipeline import Pipeline
-from pril.tables.task import Task
+from pril.tables.survey import Task
 from pril.tables.training import Run, Way
 
 log = logging.getLogger(__name__)
@@ -148,20 +148,18 @@ def fit_table(
 
 def learn_maximum(run: Run) -> None:
     """Take steps to the maximum of the likelihood."""
-    kinds, n = _learned_labels(run)
-    climb = Climb(run)
-    rows = LabelledRows(run.table.name, kinds, n, run.model.n_features_in_, climb.parts)
+    rows = LabelledRows(run)
     if run.partly:
         rows.know(Moments(*run.partly["moments"]))
     _check_moments(run, rows.moments)
     run.partly["moments"] = tuple(rows.moments)
-    found = fitting.fit(rows, run.model.settings(), run.partly.get("search"), climb.watch)
+    found = fitting.fit(rows, run.model.settings(), run.partly.get("search"), rows.watch)
     run.model.learn_maximum(found, rows)
 
 
 def _learned_labels(run: Run) -> tuple[Kinds, int]:
     """Return the kinds of labels in the rows to learn from, and how many rows have one."""
-    order, ranks, _, learned = run.encoded_labels
+    _, order, ranks, _, learned = run.encoded_labels
     weights = learning.weights_of_classes(run.model, order, None)
     if weights is not None:
         learned = learned * (label_weights(weights, ranks) > 0.0)
@@ -182,22 +180,39 @@ def _check_moments(run: Run, moments: Moments) -> None:
     raise TableError(f"{run.table.name}: the features are too large: scale them")
 
 
-class Climb:
-    """The passes that a run makes on its way to the maximum; a checkpoint is kept after a step."""
+class LabelledRows(Rows):
+    """The rows of a table that have a label, read again in each pass on the way to the maximum.
+
+    With many features, a step takes hundreds of passes: then all rows are kept in memory. A
+    checkpoint is kept after a step.
+    """
 
     def __init__(self, run: Run) -> None:
-        self.run = run
+        self.run, self.n_features = run, run.model.n_features_in_
+        self.kinds, self.n = _learned_labels(run)
         self.n_passes = 0  # since the last step
         self.kept_at = 0  # how many rows had been read when a checkpoint was last looked at
+        self._kept: list[Block] | None = None
 
-    def parts(self, kinds: Kinds, n: int) -> Iterator[Block]:
+    @property
+    def blocks(self) -> Iterable[Block]:
+        """The rows, block by block."""
+        if self._kept is not None:
+            return self._kept
+        blocks = recut(self._parts(), block_rows(self.n_features))
+        if self.n_features <= MOST_DENSE:
+            return blocks
+        self._kept = list(self._if_they_fit(blocks))
+        return self._kept
+
+    def _parts(self) -> Iterator[Block]:
         """Make a pass: return the rows that have a label, in parts of any size."""
         run, first = self.run, 0
         run.row = 0
         self.n_passes += 1
         for _, block in run.tracked(self._pass_name(), run.blocks(again=True), keeping=False):
             with run.table.naming_rows(block.places):
-                part = run.model.labelled_block(block.learning, kinds, first, n)
+                part = run.model.labelled_block(block.learning, self.kinds, first, self.n)
             first += part.n_rows
             yield part
 
@@ -220,48 +235,12 @@ class Climb:
         run.keep(self.kept_at)
         self.kept_at = run.done
 
-
-class LabelledRows(Rows):
-    """The rows of a table that have a label, read again in each pass.
-
-    With many features, a step takes hundreds of passes: then all rows are kept in memory.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        kinds: Kinds,
-        n: int,
-        n_features: int,
-        read: Callable[[Kinds, int], Iterator[Block]],
-    ) -> None:
-        self.name, self.kinds, self.n, self.n_features, self.read = name, kinds, n, n_features, read
-        self._kept: list[Block] | None = None
-
-    @property
-    def blocks(self) -> Iterable[Block]:
-        """The rows, block by block."""
-        if self._kept is not None:
-            return self._kept
-        blocks = recut(self.read(self.kinds, self.n), block_rows(self.n_features))
-        if self.n_features <= MOST_DENSE:
-            return blocks
-        self._kept = list(self._if_they_fit(blocks))
-        return self._kept
-
     def _if_they_fit(self, blocks: Iterator[Block]) -> Iterator[Block]:
         there, n_bytes, n_rows = available_memory(), 0, 0
+        why = f"with more than {MOST_DENSE:,} features, all rows are kept in memory"
         for block in blocks:
             n_bytes, n_rows = n_bytes + block.nbytes, n_rows + block.n_rows
-            needed = n_bytes * self.n // n_rows
-            if needed > there:
-                raise TableError(
-                    f"{self.name}: with more than {MOST_DENSE:,} features, all rows are kept in "
-                    f"memory: {self.n:,} rows of {self.n_features:,} features take about "
-                    f"{needed:,} bytes, and {there:,} are available; learn from fewer rows or "
-                    "words, or choose a model that learns row by row",
-                    hint="model",
-                )
+            check_memory(self.run, why, self.n, n_bytes * self.n // n_rows, there)
             yield block
 
     def sample(self, most: int) -> InMemory:
@@ -273,6 +252,18 @@ class LabelledRows(Rows):
                 parts.append(block.take(chosen[begin:end] - first))
             first += block.n_rows
         return InMemory.of(Block.joined(parts), self.kinds)
+
+
+def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> None:
+    """Refuse rows that take more memory than there is."""
+    if needed > there:
+        width = n_features_of(run.survey.encoder)
+        raise TableError(
+            f"{run.table.name}: {why}: {n_rows:,} rows of {width:,} features take about "
+            f"{needed:,} bytes of memory, and {there:,} are available; learn from fewer rows or "
+            "words, or choose a model that learns row by row",
+            hint="model",
+        )
 
 
 # --- All rows at once ----------------------------------------------------------------------------
@@ -290,42 +281,18 @@ def grow_trees(run: Run) -> None:
     of_row = ROW_BYTES + n_folds * FOLD_BYTES
     of_row += BOOSTER_BYTES * (n_folds if n_rows <= MOST_KEPT else 1)
     needed = in_sample * 8 * width * PEAK + n_rows * of_row + (n_rows - in_sample) * width
-    if needed > there:
-        raise TableError(
-            f"{run.table.name}: {run.task.model} learns all rows at once: {n_rows:,} rows of "
-            f"{width:,} features take about {needed:,} bytes of memory, and {there:,} are "
-            "available; learn from fewer rows, or choose a model that learns row by row",
-            hint="model",
-        )
+    check_memory(run, f"{run.task.model} learns all rows at once", n_rows, needed, there)
 
     def watch(rounds: Rounds) -> None:
         run.progress("rounds", len(rounds), rounds.most, str(rounds))
 
     if n_rows <= MOST_SAMPLED:
-        _grow_from_features(run, np.empty((n_rows, width)), watch)
+        places, X, y, weights, groups = run.gather()
+        with run.table.naming_rows(places, run.task.labels.columns):
+            fit_watched(run.model, X, y, weights, watch, groups)
     else:
         with unchanged_on_failure(run.model):
             _grow_from_bins(run, n_rows, width, watch)
-
-
-def _grow_from_features(run: Run, X: Array, watch: Callable[[Rounds], None]) -> None:
-    """Learn from features in memory; X has room for them."""
-    labels, weights, places, n = [], [], [], 0
-    groups: list[Any] = []
-    recipe = run.recipe
-    for first, cells in run.tracked("reading", run.read_cells(recipe.columns)):
-        own_places, rows = run.to_learn(first, cells)
-        part, y, own = recipe.read(run.table, own_places, rows)
-        places.append(own_places)
-        X[n : n + len(part)] = part
-        n += len(part)
-        labels.append(y)
-        weights.append(np.ones(len(part)) if own is None else own)
-        groups.append(run.task.read_groups(rows))
-    with run.table.naming_rows(np.concatenate(places), run.task.labels.columns):
-        y, weight = ranking.stack(labels), np.concatenate(weights)
-        joined = np.concatenate(groups) if run.task.groups else None
-        fit_watched(run.model, X, y, weight, watch, joined)
 
 
 def _grow_from_bins(run: Run, n_rows: int, width: int, watch: Callable[[Rounds], None]) -> None:
@@ -334,13 +301,10 @@ def _grow_from_bins(run: Run, n_rows: int, width: int, watch: Callable[[Rounds],
     categories = zip(model.categorical_features, words.values(), strict=True)
     model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
     model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
-    model.order_ = run.encoded_labels[0]
-
-    def source(counts: Array) -> TableRows:
-        return TableRows(partial(_features, run), counts, width)
+    model.order_ = run.encoded_labels.order
 
     intervals, weight, groups = _labels_and_weights(run, n_rows)
-    learn(model, source, intervals, weight, watch, groups=groups)
+    learn(model, partial(TableRows, run), intervals, weight, watch, groups=groups)
 
 
 def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
@@ -349,7 +313,7 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
     weight, n = np.ones(n_rows, dtype=np.float32), 0
     groups: list[Any] = []
     for first, cells in _read_again(run, "reading labels", list(task.columns)):
-        places, cells = run.to_learn(first, cells)
+        places, cells = task.to_learn(first, cells)
         with run.table.naming_rows(places, task.labels.columns):
             some = slice(n, n + cells.num_rows)
             own = task.read_weights(cells)
@@ -365,16 +329,6 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
     return intervals, weight, np.concatenate(groups) if task.groups else None
 
 
-def _features(run: Run) -> Iterator[Array]:
-    """Return the features of the rows to learn from, block by block."""
-    recipe, model = run.recipe, run.model
-    for first, cells in _read_again(run, "reading features", recipe.columns):
-        places, rows = run.to_learn(first, cells)
-        X, _, _ = recipe.read(run.table, places, rows)
-        with run.table.naming_rows(places):
-            yield model.engine.read(model, X, reset=False, min_rows=0).X
-
-
 def _read_again(run: Run, name: str, columns: list[str]) -> Iterator[tuple[int, Any]]:
     run.row = 0
     yield from run.tracked(name, run.table.blocks(columns))
@@ -382,23 +336,27 @@ def _read_again(run: Run, name: str, columns: list[str]) -> Iterator[tuple[int, 
 
 
 class TableRows:
-    """Features of a table, read again each time: a `Source` of boosting."""
+    """Features of rows to learn from, read again each time: a `Source` of boosting."""
 
-    def __init__(self, read: Callable[[], Iterator[Array]], chosen: Array, width: int) -> None:
-        self.read, self.chosen, self.width = read, chosen, width
+    def __init__(self, run: Run, chosen: Array) -> None:
+        self.run, self.chosen = run, chosen
         self.n_rows, self.is_scarce = int(chosen.sum()), True
 
     def _numbered(self) -> Iterator[tuple[int, Array]]:
         """Return the number of the first row of each part, and its features."""
-        n_read = n_used = 0
-        for X in self.read():
+        run, recipe, model, n_read, n_used = self.run, self.run.recipe, self.run.model, 0, 0
+        for first, cells in _read_again(run, "reading features", recipe.columns):
+            places, rows = run.task.to_learn(first, cells)
+            X, _, _ = recipe.read(run.table, places, rows)
+            with run.table.naming_rows(places):
+                X = model.engine.read(model, X, reset=False, min_rows=0).X
             part = X[self.chosen[n_read : n_read + len(X)]]
             yield n_used, part
             n_read, n_used = n_read + len(X), n_used + len(part)
 
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
-        some = np.empty((len(rows), self.width))
+        some = np.empty((len(rows), self.run.model.n_features_in_))
         for first, part in self._numbered():
             begin, end = np.searchsorted(rows, [first, first + len(part)])
             some[begin:end] = part[rows[begin:end] - first]

@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -25,31 +25,30 @@ from pril.core.linear_engine import Batch
 from pril.core.nouns import Dense
 from pril.core.rating import log_probabilities
 from pril.core.recent_errors import Alarm, ErrorReports
+from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
 from pril.core.words import count
 from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
 from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
-from pril.tables.arrow import NUMBER, TEXT
-from pril.tables.checkpoints import Checkpoint
-from pril.tables.encoder import RowEncoder
-from pril.tables.files import TableError, TableWarning, quote_columns
-from pril.tables.growing import grow, grows, undoing, warn_of_features
-from pril.tables.json_lines import (
-    NAME,
-    USUAL,
-    Answers,
-    Cells,
-    Codec,
-    StreamOptions,
-    split_lines,
-    to_column,
-    to_matrix,
+from pril.tables import json_lines
+from pril.tables.arrow import NUMBER, TEXT, read_words
+from pril.tables.checkpoints import Checkpoint, Finished, Position
+from pril.tables.encoder import (
+    ColumnEncoder,
+    Moments,
+    RowEncoder,
+    have_gaps,
+    learn_cells,
+    no_moments,
 )
-from pril.tables.label_columns import LabelColumns, LabelKind, to_note
+from pril.tables.files import TableError, TableWarning, quote_columns
+from pril.tables.json_lines import NAME, USUAL, Cells, Codec, StreamOptions
+from pril.tables.label_columns import LabelColumns, LabelKind, guessed_classes, to_note
 from pril.tables.model import LoadedModel
-from pril.tables.survey import MANY_ROWS
+from pril.tables.pipeline import Pipeline
+from pril.tables.survey import MANY_ROWS, Task, hardly_alike, looks_like_row_id, warn_of_columns
 from pril.tables.text import LONGEST_ROW, TOO_LONG, whole_lines, without_marks
 
 MOST_SPELLINGS = 10_000  # of labels that are remembered
@@ -87,17 +86,16 @@ class LineStream:
         self.model = model
         self.labels, self.names = labels, labels.columns
         self.options = options
-        self._has_begun = False  # whether a line has come that is not blank
         self.is_ahead = False  # whether the model has learned rows that are not yet written
+        if self.names:
+            model.check_learns()
         self._check_columns()
         self.use(model.model)
-        self._grows = bool(self.names) and grows(model)
+        self._grows = bool(self.names) and _grows(model)
         # Lines that tell which features of a growing model say nothing of new rows; then None.
         self._first: list[bytes] | None = [] if self._grows else None
         if options.chances:
             model.check_probabilities()
-        if self.names:
-            model.check_learns()
 
     def _check_columns(self) -> None:
         key, columns = self.options.key, self.model.columns
@@ -114,26 +112,19 @@ class LineStream:
         self.model.use(model)
         self._encoder, learner = RowEncoder(model), self.model.learner
         self._engine, order = learner.engine, learner.order_
-        weighing = ("class_weight", "offset")  # an offset is refused
-        self._is_weighed = any(getattr(learner, name, None) is not None for name in weighing)
         self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
         self._codec = Codec(order, self.model.columns, self.names, self.options)
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""
-        if not self._has_begun:
-            lines = without_marks(lines)
-            self._has_begun = bool(lines.strip())
-            self._refuse_csv(lines)
-        return lines.split(b"\n")[:-1] if self.options.skip else split_lines(lines)
+        return lines.split(b"\n")[:-1] if self.options.skip else json_lines.split_lines(lines)
 
-    def _refuse_csv(self, lines: bytes) -> None:
-        """Refuse lines that do not begin as JSON does, unless bad lines are answered one by one."""
-        first = lines.lstrip().partition(b"\n")[0]
-        if first and not first.startswith((b"{", b"[")) and not self.options.skip:
+    def check_first(self, line: bytes) -> None:
+        """Refuse a line that does not begin as JSON does, unless bad lines are answered."""
+        if not line.lstrip().startswith((b"{", b"[")) and not self.options.skip:
             raise TableError(
-                f"{NAME}, row 1: not a JSON object: {shown(first.decode(errors='replace'))}; a "
+                f"{NAME}, row 1: not a JSON object: {shown(line.decode(errors='replace'))}; a "
                 "stream has one in each line, and the guide tells how to turn CSV into them"
             )
 
@@ -153,7 +144,7 @@ class LineStream:
                 with self._grown(part):
                     batch, keys = self._read(part)
                     note = self._last_note(part)
-                    answers = self._learn(batch, keys)
+                    rank, numbers = self._learn(batch)
             except RowError as error:
                 if error.row:
                     yield from self.answers(part[: error.row], row)
@@ -168,8 +159,8 @@ class LineStream:
                     yield self._refused(part[0], row, str(error))
                 done, size = int(len(part) == 1), 1
             else:
-                text = self._codec.answer(answers)
-                yield Answered(part, text, batch.intervals, answers.rank, note)
+                text = self._codec.answer(keys, rank, numbers)
+                yield Answered(part, text, batch.intervals, rank, note)
             at += done
 
     @contextmanager
@@ -178,25 +169,64 @@ class LineStream:
         if not self._grows:
             yield
             return
-        with undoing(self.model):
+        parts = (self.model.encoder, self.model.learner)
+        before = [dict(vars(part)) for part in parts]
+        try:
             self._check_lines(lines)
-            grow(
-                self.model,
-                self._codec,
-                lines[0],
-                {*self.names, self.options.key, self.options.note},
-            )
+            self._grow(lines[0])
             yield
+        except BaseException:
+            for part, state in zip(parts, before, strict=True):
+                part.__dict__ = state
+            raise
         if self._first is not None:
             self._first += lines
             if len(self._first) >= MANY_ROWS:
                 self.warn_of_features()
 
+    def _grow(self, line: bytes) -> None:
+        """Add the columns and words of a line; the encoder's lists are replaced, not changed."""
+        encoder: Any = self.model.encoder
+        before, beside = _features_of(encoder), (*self.names, self.options.key, self.options.note)
+        known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
+        kinds = self._codec.new_columns(line, known)
+        numbers = [name for name, kind in kinds.items() if kind == "number"]
+        words: dict[str, list[Any]] = {name: [] for name in kinds if kinds[name] == "text"}
+        encoder.numbers_ = [*encoder.numbers_, *numbers]
+        encoder.words_, encoder.counts_ = encoder.words_ | words, encoder.counts_ | words
+        encoder.left_out_ = list(encoder.left_out_)
+        pairs = zip(encoder.moments_, no_moments(len(numbers)), strict=True)
+        encoder.moments_ = Moments(*map(np.concatenate, pairs))
+        self._follow_columns()
+        [row], n = self._codec.read([line]), len(encoder.numbers_)
+        cells = json_lines.to_matrix([row[:n]], encoder.numbers_).T
+        have_gaps(encoder, cells)
+        texts = {name: _words([row[j]], name) for j, name in enumerate(encoder.words_, n)}
+        learn_cells(encoder, cells, texts)
+        self._follow_columns()  # one may have too many words now
+        if (features := _features_of(encoder)) != before:
+            learning.set_features(self.model.learner, before, features)
+
+    def _follow_columns(self) -> None:
+        if self._codec.features != (columns := self.model.columns):
+            self._codec.use_columns(columns)
+
     def warn_of_features(self) -> None:
         """Warn once of features of a growing model that say nothing of new rows."""
         first, self._first = self._first, None
-        if first:
-            warn_of_features(self.model, self._codec, first)
+        if not first:
+            return
+        encoder: Any = self.model.encoder
+        row_ids, unlike, cells = [], {}, self._codec.read(first)
+        for j, name in enumerate(self._codec.features):
+            with suppress(RowError):  # a cell from before the column became a feature
+                own = [row[j] for row in cells]
+                if name not in encoder.words_:
+                    if looks_like_row_id(json_lines.to_matrix([own], [name] * len(own))[0], name):
+                        row_ids.append(name)
+                elif share := hardly_alike(_words(own, name)):
+                    unlike[name] = share
+        warn_of_columns(NAME, row_ids, unlike, encoder.left_out_, hint="key")
 
     def _refused(self, line: bytes, row: int, reason: str, hint: str | None = None) -> Answered:
         """End the stream at a line, or answer it with what is wrong with it."""
@@ -222,7 +252,7 @@ class LineStream:
         cells = self._codec.read(lines)
         keys = self._codec.keys(cells)
         rows, intervals, weights = self._rows(self._features(cells)), self._intervals(cells), None
-        if self.names and self._is_weighed:
+        if self.names:
             intervals, weights = learning.weigh(self.model.learner, intervals)
         return Batch(rows, intervals, weights), keys
 
@@ -234,8 +264,6 @@ class LineStream:
             rows = Dense(frozen(np.ascontiguousarray(features)), self._engine.constant)
         else:
             rows = rows_to_rate(learner, features)
-        if self.names:
-            learning.refuse_online(learner)
         if isinstance(learner, LinearMixin):
             self._engine.inspect_rows(rows)
         return rows
@@ -255,11 +283,11 @@ class LineStream:
             return self._encoder.features(cells)
         if model.steps is None and isinstance(model.learner, LinearMixin):
             n = len(model.columns)
-            return to_matrix([row[:n] for row in cells], model.columns)
+            return json_lines.to_matrix([row[:n] for row in cells], model.columns)
         words, columns = model.words, {}
         for j, name in enumerate(model.columns):
             kind = TEXT if name in words else NUMBER
-            columns[name] = to_column([row[j] for row in cells], name, kind)
+            columns[name] = json_lines.to_column([row[j] for row in cells], name, kind)
         batch = pa.RecordBatch.from_pydict(columns)
         return model.features(batch, batch.schema)
 
@@ -288,14 +316,14 @@ class LineStream:
             return np.array(ranking.NO_LABEL).tobytes()
         kind = self._labels.cell_type
         pairs = zip(self.names, spelling, strict=True)
-        cells = [to_column([cell], name, kind) for name, cell in pairs]
+        cells = [json_lines.to_column([cell], name, kind) for name, cell in pairs]
         labels = self._labels.read(pa.RecordBatch.from_arrays(cells, self.names))
         intervals = ranking.to_intervals(labels, self.model.learner.order_)
         self._engine.inspect_labels(labels, intervals)
         return intervals.tobytes()
 
-    def _learn(self, batch: Batch, keys: list[str]) -> Answers:
-        """Return what the model says of each row before it learns it."""
+    def _learn(self, batch: Batch) -> tuple[Array, list[Array]]:
+        """Return what the model says of each row before it learns it: a rank, and numbers."""
         learner, engine = self.model.learner, self._engine
         if not self.names:
             rank, scores, cuts = engine.rate(learner.memory_, batch.rows)
@@ -305,8 +333,47 @@ class LineStream:
             learner.memory_ = engine.go_on(learner.memory_, batch, None, record)
             self.is_ahead = True
             rank, scores, cuts = record.rank, record.scores, record.cuts
-        chances = np.exp(log_probabilities(scores, cuts)) if self.options.chances else None
-        return Answers(keys, rank, pick_scores(rank, scores), chances)
+        chances = np.exp(log_probabilities(scores, cuts)).T if self.options.chances else ()
+        return rank, [pick_scores(rank, scores), *chances]
+
+
+# --- A model that begins with a stream: columns and words widen it as they appear ----------------
+
+
+def blank_model(
+    path: Path, classes: tuple[str, ...], labels: LabelKind, name: str, parameters: dict[str, Any]
+) -> LoadedModel:
+    """Return a model that has learned nothing and knows no column yet."""
+    if not BY_COMMAND[name].linear:
+        raise InputError(f"{path}: a model {name} cannot begin with a stream: it needs a table")
+    order: Any = guessed_classes(classes)
+    task = Task(labels, model=name, parameters=parameters, epochs=1, shuffle=False)
+    learner = task.blank_model(order)
+    learning.begin_empty(learner, order)
+    encoder = ColumnEncoder(bounded=BY_COMMAND[name].bounded)
+    encoder.partial_fit(pa.RecordBatch.from_arrays([], names=[]))
+    model = Pipeline([("columns", encoder), ("model", learner)])
+    notes = {"labels": to_note(labels), "grows": True}
+    return LoadedModel(path, (model, model_files.About({}, notes)))
+
+
+def _grows(model: LoadedModel) -> bool:
+    """Tell whether streams widen a model: a note says so, and it is as `blank_model` made it."""
+    encoder = model.encoder
+    is_plain = encoder is not None and not encoder.ranks_
+    is_linear = len(model.steps or ()) == 1 and isinstance(model.learner, LinearMixin)
+    return model.notes.grows and is_plain and is_linear
+
+
+def _words(cells: list[Any], name: str) -> pa.Array:
+    """Return cells of a column of words, null for what is missing."""
+    return read_words(json_lines.to_column(cells, name, TEXT), name)
+
+
+def _features_of(encoder: Any) -> list[tuple[str, str | None]]:
+    """Return column and word of each feature, None for numbers."""
+    words = [(name, word) for name, own in encoder.words_.items() for word in own]
+    return [*((name, None) for name in encoder.numbers_), *words]
 
 
 # --- One run: from a pipe to answers, with checkpoints -------------------------------------------
@@ -317,46 +384,11 @@ class Stopped(Exception):  # noqa: N818 - it is not an error
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
-    """Return whole lines from a pipe as soon as they arrive."""
+    """Return whole lines from a pipe as soon as they arrive, without a byte-order mark."""
     with naming_file(NAME):
-        yield from whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
-
-
-@dataclass(frozen=True)
-class Position:
-    """How far a stream has been read: rows, and a checksum of their bytes."""
-
-    rows: int = 0
-    checksum: int = 0
-    first: int = 0  # the checksum of the first row
-
-    def after(self, lines: list[bytes]) -> Position:
-        """Return the position some lines further."""
-        if not lines:
-            return self
-        first = self.first if self.rows else zlib.crc32(lines[0])
-        checksum = zlib.crc32(b"\n".join([*lines, b""]), self.checksum)
-        return Position(self.rows + len(lines), checksum, first)
-
-
-@dataclass
-class Finished:
-    """What a finished stream has learned, as a note in the model file that it replaced.
-
-    Model and note are written in one step, so that a crash cannot separate them.
-    """
-
-    origin: dict[str, Any]  # of the run, as in its checkpoint
-    position: Position
-    evaluation: Evaluation
-
-    @classmethod
-    def of(cls, note: Any, path: Path) -> Finished | None:
-        """Return what the note of a model file says, None if there is none."""
-        try:
-            return msgspec.convert(note, cls | None)
-        except msgspec.ValidationError as error:
-            raise InputError(f"{path} is damaged: its note on a finished stream: {error}") from None
+        lines = whole_lines(iter(lambda: os.read(descriptor, CHUNK_BYTES), b""))
+        yield without_marks(next(lines, b""))
+        yield from lines
 
 
 class StreamRun:
@@ -395,7 +427,8 @@ class StreamRun:
         """
         path, saved = self.model.path, self.checkpoint
         notes = {"labels": to_note(self.stream.labels)} | self.model.about.notes
-        last = Finished.of(notes.pop("finished", None), path)
+        notes.pop("finished", None)
+        last = self.model.notes.finished
         origin = self._origin(notes) | settings
         in_place = bool(saved and output and output.resolve() == path.resolve())
         if saved:
@@ -456,6 +489,7 @@ class StreamRun:
                 for lines in self._interruptible(chunks(descriptor)):
                     rows = self.stream.rows(lines)
                     if rows and not has_begun:
+                        self.stream.check_first(rows[0])
                         self._begin(rows[0])
                         has_begun = True
                     self._answer(self._new_lines(rows))

@@ -1,4 +1,4 @@
-"""The first pass over a table: which columns are features, and which labels there are."""
+"""What to learn from a table, which rows are for what, and what the first pass finds out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import logging
 import re
 import warnings
 from collections import Counter
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +18,19 @@ import pyarrow.compute as pc
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
+from pril.core.scikit import validate_params
+from pril.core.weights import class_weights, label_weights
 from pril.core.words import some_of
-from pril.errors import ClassOrderWarning, RowError, shown
+from pril.errors import ClassOrderWarning, InputError, RowError, refusing, shown
+from pril.ranges import PredictionRanges, check_promise
 from pril.tables import arrow
-from pril.tables.encoder import ColumnEncoder
+from pril.tables.encoder import ColumnEncoder, learn_rows
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
-from pril.tables.label_columns import Brackets, LabelColumns, Votes
-from pril.tables.task import Task
+from pril.tables.label_columns import Brackets, LabelColumns, LabelKind, to_note, typed_classes
 
 log = logging.getLogger(__name__)
 
+CALIBRATION_SIZE = 0.2  # share of the rows that are not held out, if ranges are asked for
 # Why columns of some kinds are ignored.
 REASONS = {"text": "text", "empty": "no values", "dates": "dates"}
 FEWEST_ROWS = 10  # in fewer rows, any column may look like a row id
@@ -37,6 +42,174 @@ UNLIKE = 0.8  # share of different words from which a column holds names or rema
 MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 # What a checkpoint holds of a survey.
 KEPT = ("encoder", "rows", "not_apart", "rows_to_learn", "row_ids", "unlike")
+
+
+class Uses(NamedTuple):
+    """What each row is for; one that is neither learned nor held out calibrates ranges."""
+
+    learning: Array  # booleans
+    held_out: Array
+
+
+class Apart(NamedTuple):
+    """Rows of a table that the model does not learn from."""
+
+    places: Array  # in the table
+    cells: pa.RecordBatch
+    held_out: Array  # which of them evaluate the model; the others calibrate its ranges
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to learn and how. The model depends on this and on the table alone."""
+
+    labels: LabelKind
+    classes: tuple[str, ...] | None = None
+    model: str = "ordered-logit"
+    parameters: dict[str, Any] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+    scale: bool = True
+    impute: bool = True
+    one_hot: bool = True
+    shuffle: bool = True
+    epochs: int = 10
+    holdout: float = 0.2
+    seed: int = 0
+    weight: str | None = None  # a column
+    groups: str | None = None  # a column: rows of one group are for the same
+    class_weight: dict[str, float] | Literal["balanced"] | None = None
+    coverage: float | None = None  # of predicted ranges
+    guarantee: Literal["exact", "contain", "touch"] = "exact"
+    by: Literal["class"] | None = None  # where the guarantee holds; None: for all rows together
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read and are not features."""
+        return (*self.labels.columns, *filter(None, (self.weight, self.groups)))
+
+    @property
+    def keeps_rows_apart(self) -> bool:
+        """Whether some rows evaluate or calibrate the model."""
+        return self.holdout > 0.0 or self.coverage is not None
+
+    def read_weights(self, block: pa.RecordBatch) -> Array | None:
+        """Return the rows' weights, None if there are none."""
+        if self.weight is None:
+            return None
+        weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+        good = np.isfinite(weights) & (weights >= 0.0)
+        if not good.all():
+            row = int(np.argmin(good))
+            reason = f"column {self.weight!r} is {weights[row]}, which is not a weight"
+            raise RowError("sample_weight", row, reason)
+        return weights
+
+    def counting(self, block: pa.RecordBatch) -> Array:
+        """Return which rows count: those whose weight is not zero."""
+        weights = self.read_weights(block)
+        return np.broadcast_to(True, block.num_rows) if weights is None else weights > 0.0
+
+    def read_groups(self, block: pa.RecordBatch) -> Array | None:
+        """Return a number of 53 random bits for each row's group, None if there are no groups."""
+        if self.groups is None:
+            return None
+        words = arrow.read_words(block.column(self.groups), self.groups).dictionary_encode()
+        if words.null_count:
+            row = int(np.argmax(words.is_null().to_numpy(zero_copy_only=False)))
+            raise RowError("groups", row, f"column {self.groups!r}, the group, is missing")
+        key = self.seed.to_bytes(8)
+        known = [blake2b(name.encode(), key=key) for name in words.dictionary.to_pylist()]
+        bits = [int.from_bytes(group.digest()[:8]) >> 11 for group in known]
+        numbers: Array = np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
+        return numbers
+
+    def uses(self, first: int, block: pa.RecordBatch) -> Uses:
+        """Return what each row of a block is for, of which the first one has this position."""
+        n = block.num_rows
+        if not self.keeps_rows_apart:
+            return Uses(np.broadcast_to(True, n), np.broadcast_to(False, n))
+        if (groups := self.read_groups(block)) is not None:
+            number = groups * 2.0**-53
+        else:
+            bits = np.random.PCG64(self.seed).advance(first)  # row k gets the k-th number
+            number = np.random.Generator(bits).random(n)
+        share = 0.0 if self.coverage is None else CALIBRATION_SIZE
+        learning = number >= self.holdout + share * (1 - self.holdout)
+        return Uses(learning, number < self.holdout)
+
+    def to_learn(self, first: int, block: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
+        """Return the rows to learn from: their positions in the table, and their cells."""
+        learning = self.uses(first, block).learning
+        return row_numbers(first, learning), select_rows(block, learning)
+
+    def apart(self, first: int, block: pa.RecordBatch) -> Apart:
+        """Return the rows that are kept apart, without those of weight zero."""
+        uses = self.uses(first, block)
+        use = ~uses.learning & self.counting(block)
+        return Apart(row_numbers(first, use), select_rows(block, use), uses.held_out[use])
+
+    def weights_of_classes(
+        self, classes: Array, intervals: Array, counts: Array
+    ) -> dict[Any, float] | None:
+        """Return the weight of each class, for labels that occur so often; None without weights."""
+        given: Any = self.class_weight
+        if given is None:
+            return None
+        if isinstance(given, dict):
+            names = typed_classes(tuple(given), text=classes.dtype.kind not in "biuf")
+            given = dict(zip(names or (), given.values(), strict=True))
+        weights = class_weights(given, classes, intervals, counts)
+        if weights is None or not label_weights(weights, intervals).any():
+            raise InputError("the weights of the classes are zero for every row")
+        return dict(zip(map(ranking.plain, classes), weights.tolist(), strict=True))
+
+    def blank_model(
+        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: Any
+    ) -> Any:
+        """Return the model before it has learned anything; refuse parameters that it lacks."""
+        known = BY_COMMAND[self.model]
+        kind, passes = known.load(), {"random_state": self.seed, **more}
+        reserved = {"classes", "class_weight", "categorical_features", "offset", *passes}
+        if known.online and not known.maximises:
+            passes |= {"max_iter": self.epochs, "shuffle": self.shuffle}
+            reserved |= {*passes, "tol", "n_iter_no_change"}
+        free = sorted(set(kind().get_params()) - reserved)
+        for name in self.parameters:
+            if name not in free:
+                raise InputError(
+                    f"the parameter {name!r} cannot be set for {kind.__name__}: choose one of "
+                    f"{', '.join(free)}"
+                )
+        model = kind(classes=classes, class_weight=class_weight, **passes, **self.parameters)
+        with refusing():
+            validate_params(model)
+        return model
+
+    def ranges(self, estimator: Any) -> PredictionRanges:
+        """Return ranges around an estimator, not yet calibrated."""
+        if not BY_COMMAND[self.model].has_thresholds:
+            raise InputError(f"the model {self.model} has no thresholds: it predicts no ranges")
+        ranges = PredictionRanges(
+            estimator,
+            coverage=self.coverage or 0.0,
+            guarantee=self.guarantee,
+            by=self.by,
+            calibration_size=CALIBRATION_SIZE,
+            random_state=self.seed,
+        )
+        with refusing():
+            validate_params(ranges)
+        check_promise(ranges)
+        return ranges
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the task as JSON has it."""
+        return dict(to_note(self))
+
+
+# --- Which columns are features -------------------------------------------------------------------
 
 
 class Columns(NamedTuple):
@@ -89,9 +262,7 @@ def _check_names(table: Table, task: Task) -> None:
     for name in labels:
         if name in features:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
-        if labels.count(name) > 1:
-            if isinstance(task.labels, Votes):
-                raise TableError(f"{table.name}: the column {name!r} cannot be two raters")
+        if labels.count(name) > 1:  # of votes, the command refuses it
             both = f"{name!r} cannot be both the lower and the upper end"
             raise TableError(f"{table.name}: {both}", hint="label")
 
@@ -167,6 +338,7 @@ def warn_of_columns(
 class EncodedLabels(NamedTuple):
     """The classes of a table, and its different labels."""
 
+    columns: LabelColumns  # how labels are read, now that all of them are known
     order: Array  # the classes, lowest first
     ranks: Array  # (labels, 2)
     counts: Array  # how often each label occurs
@@ -234,11 +406,16 @@ class LabelCounts:
         """Return the classes, and the different labels as ranks."""
         names = self.columns.names
         place = f"{table.name}: {quote_columns(names)}"
-        seen = self._labelled()
+        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
+        seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by the first row
         if not seen:
             raise TableError(f"{place}: no row has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
-        columns = self.settle(table)
+        columns = self.columns
+        if isinstance(columns.kind, Brackets):
+            texts = {cells[0]: row for cells, (_, _, row) in seen}
+            with table.naming_rows(0, names):
+                columns = columns.settled(texts, table.other_place)
         with table.naming_rows(rows, names), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ClassOrderWarning)
             order, ranks = columns.to_ranks([label for label, _ in seen])
@@ -251,20 +428,7 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
-        return EncodedLabels(order, ranks, counts, learned)
-
-    def settle(self, table: Table) -> LabelColumns:
-        """Return how labels are read, now that all of them are known."""
-        if not isinstance(self.columns.kind, Brackets):
-            return self.columns
-        texts = {cells[0]: row for cells, (_, _, row) in self._labelled()}
-        with table.naming_rows(0, self.columns.names):
-            return self.columns.settled(texts, table.other_place)
-
-    def _labelled(self) -> list[tuple[tuple[Any, ...], list[int]]]:
-        """Return the entries of labels that are not missing, by first row."""
-        labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
-        return sorted(labelled, key=lambda entry: entry[1][-1])
+        return EncodedLabels(columns, order, ranks, counts, learned)
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
         """Return what labels there are, for people and machines: see `to_ranks`."""
@@ -328,17 +492,9 @@ class Survey:
         labelled = self.counts.add(block, first, table, used, learning)
         with table.naming_rows(first):
             block = arrow.with_numbers(block, list(self.encoder.numbers))
-        features = block.drop_columns(list(dict.fromkeys(task.columns)))
-        try:
-            with table.naming_rows(row_numbers(first, learning)):
-                self.encoder.partial_fit(select_rows(features, learning))
-        except TableError:
-            with table.naming_rows(first):  # a row that is held out may be wrong before it
-                self.encoder.check(features)
-            raise
-        if not learning.all():
-            with table.naming_rows(row_numbers(first, ~learning)):
-                self.encoder.check(select_rows(features, ~learning))
+            features = block.drop_columns(list(dict.fromkeys(task.columns)))
+            self.encoder.partial_fit(features[:0])  # it gets to know its columns
+            learn_rows(self.encoder, features, learning)
         if first == 0:
             cells = {
                 name: arrow.read_numbers(block.column(name), name) for name in self.columns.numbers
@@ -357,15 +513,12 @@ class Survey:
         """
         named = (*task.text, *(task.features or ()))
         labels = self.counts.columns
-        if labels.cell_type == arrow.TEXT and labels.classes is None:
-            for name in labels.names:
-                if name not in task.text:
-                    _refuse_numbers(table, name, arrow.read_words(block.column(name), name))
-        for name in self.columns.words:
+        is_guessed = labels.cell_type == arrow.TEXT and labels.classes is None
+        for name in (*(labels.names if is_guessed else ()), *self.columns.words):
             words = arrow.read_words(block.column(name), name)
             if name not in task.text:
                 _refuse_numbers(table, name, words)
-            if name not in named and (share := hardly_alike(words)):
+            if name not in (*named, *labels.names) and (share := hardly_alike(words)):
                 self.unlike[name] = share
 
     def merge(self, other: Survey) -> Survey:

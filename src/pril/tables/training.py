@@ -35,19 +35,19 @@ from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.arrow import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Table, TableError, TableWarning, Watcher, no_column
+from pril.tables.files import Blocks, Table, TableError, TableWarning, Watcher, no_column
 from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_note
 from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
+    CALIBRATION_SIZE,
+    Apart,
     EncodedLabels,
     Survey,
+    Task,
     choose_columns,
-    row_numbers,
-    select_rows,
     warn_of_columns,
 )
-from pril.tables.task import CALIBRATION_SIZE, Task, Uses
 
 log = logging.getLogger(__name__)
 
@@ -78,31 +78,18 @@ class Recipe(NamedTuple):
             labels = self.labels.read(cells)
             return self.encoder.transform(cells), labels, self.task.read_weights(cells)
 
-    def read_apart(
-        self, table: Table, model: Any, first: int, cells: pa.RecordBatch, uses: Uses
-    ) -> Apart | None:
-        """Return the rows of a block that are kept apart, without those of weight zero."""
-        use = ~uses.learning & self.task.counting(cells)
-        if not use.any():
-            return None
-        X, y, _ = self.read(table, row_numbers(first, use), select_rows(cells, use))
-        return Apart(read_batch(model, X, y), uses.held_out[use])
-
-
-class Apart(NamedTuple):
-    """Rows that the model does not learn from."""
-
-    batch: Batch
-    held_out: Array  # which of them evaluate the model; the others calibrate its ranges
-
-    def check(self, task: Task, model: Any) -> Check:
-        """Rate the rows."""
-        rank, scores, cut = rate_rows(model, self.batch.rows)
-        intervals, out = self.batch.intervals, self.held_out
+    def check(self, table: Table, model: Any, apart: Apart) -> Check:
+        """Rate rows that are kept apart."""
+        if not apart.cells.num_rows:
+            return Check()
+        X, y, _ = self.read(table, apart.places, apart.cells)
+        batch, out = read_batch(model, X, y), apart.held_out
+        rank, scores, cut = rate_rows(model, batch.rows)
+        intervals = batch.intervals
         evaluation = Evaluation.of(intervals[out], rank[out])
-        if task.coverage is None:
+        if self.task.coverage is None:
             return Check(evaluation)
-        ranges = task.ranges(model)
+        ranges = self.task.ranges(model)
         return Check(evaluation, Calibration.of(ranges, scores[~out], cut, intervals[~out]))
 
 
@@ -124,12 +111,12 @@ class Prepared(NamedTuple):
     num_rows: int  # the name is Arrow's
     places: Array  # of the rows to learn from, in the table
     learning: Batch
-    apart: Apart | None
+    apart: Apart
 
     @property
     def nbytes(self) -> int:
         """How much memory they take."""
-        return self.learning.nbytes + (self.apart.batch.nbytes if self.apart else 0)
+        return self.learning.nbytes + int(self.apart.cells.nbytes)
 
 
 class Kept:
@@ -148,6 +135,12 @@ class Kept:
             self.blocks.append((first, block))
         else:
             self.blocks.clear()
+
+
+def rows_to_learn(task: Task, blocks: Iterable[tuple[int, Any]]) -> tuple[Array, pa.RecordBatch]:
+    """Return the rows of all blocks that are to be learned: their positions, and their cells."""
+    places, cells = zip(*(task.to_learn(first, block) for first, block in blocks), strict=True)
+    return np.concatenate(places), one_batch(pa.Table.from_batches(cells))
 
 
 # --- The run -------------------------------------------------------------------------------------
@@ -188,7 +181,7 @@ class Run:
             self._restore(checkpoint.restore())
         if self.phase == "survey":
             self.way.survey(self)
-            self._begin_learning()
+            self.begin_learning()
         if self.phase == "learn":
             self.way.learn(self)
             self.phase = "done"
@@ -227,7 +220,7 @@ class Run:
             else:
                 self.cells = Kept()
 
-    def _begin_learning(self) -> None:
+    def begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
         task, encoder = self.task, self.survey.encoder
         if self.survey.rows == 0:
@@ -238,7 +231,7 @@ class Run:
             none = [f"{name!r} has no words" for name in encoder.words_]
             reasons = "; ".join([*many, *none])
             raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
-        classes, ranks, counts, _ = self.encoded_labels
+        _, classes, ranks, counts, _ = self.encoded_labels
         if self.survey.rows_to_learn == 0:
             raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
         survey = self.survey
@@ -289,10 +282,10 @@ class Run:
                 )
         return list((signs | asked).values())
 
-    @cached_property
+    @property
     def labels(self) -> LabelColumns:
         """How labels are read; known after the survey."""
-        return self.survey.counts.settle(self.table)
+        return self.encoded_labels.columns
 
     @cached_property
     def encoded_labels(self) -> EncodedLabels:
@@ -351,9 +344,8 @@ class Run:
         kept = self._prepared.blocks
         blocks: Iterable[tuple[int, Any]] = kept or self.read_cells(recipe.columns)
         for first, block in self.tracked("evaluating", blocks):
-            apart = block.apart if kept else self._read_apart(recipe, first, block)
-            if apart:
-                check = check.merge(apart.check(self.task, self.model))
+            apart = block.apart if kept else self.task.apart(first, block)
+            check = check.merge(recipe.check(self.table, self.model, apart))
         return check
 
     def pipeline(self) -> Pipeline:
@@ -384,7 +376,17 @@ class Run:
             said = "rows are kept" if kept.blocks else "rows are read again"
             log.info("memory: %s (%d MB at most)", said, CACHE_BYTES >> 20)
 
-    def read_cells(self, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def gather(self) -> tuple[Array, Any, ranking.Labels, Array | None, Array | None]:
+        """Return all rows to learn from, in memory.
+
+        These are their positions in the table, their features, labels, weights and groups.
+        """
+        recipe = self.recipe
+        blocks = self.tracked("reading", self.read_cells(recipe.columns))
+        places, cells = rows_to_learn(self.task, blocks)
+        return places, *recipe.read(self.table, places, cells), self.task.read_groups(cells)
+
+    def read_cells(self, columns: list[str]) -> Blocks:
         """Return the blocks that the survey has kept, and drop them; or read them again."""
         if not self.cells.blocks:
             yield from self.table.blocks(columns, self.row)
@@ -393,20 +395,11 @@ class Run:
 
     def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Prepared:
         """Return a block of the table as the learner takes it."""
-        places, rows = self.to_learn(first, cells)
+        places, rows = self.task.to_learn(first, cells)
         X, y, weights = recipe.read(self.table, places, rows)
         with self.table.naming_rows(places, self.task.labels.columns):
             batch = learning.prepare(self.model, X, y, None, weights)
-        return Prepared(cells.num_rows, places, batch, self._read_apart(recipe, first, cells))
-
-    def to_learn(self, first: int, cells: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
-        """Return the rows to learn from: their positions in the table, and their cells."""
-        learning = self.task.uses(first, cells).learning
-        return row_numbers(first, learning), select_rows(cells, learning)
-
-    def _read_apart(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Apart | None:
-        uses = self.task.uses(first, cells)
-        return recipe.read_apart(self.table, self.model, first, cells, uses)
+        return Prepared(cells.num_rows, places, batch, self.task.apart(first, cells))
 
     def tracked(
         self, name: str, blocks: Iterable[tuple[int, Any]], *, keeping: bool = True
@@ -461,7 +454,7 @@ class Run:
         It holds only what JSON has: the command prints it, and the model file keeps it.
         """
         task, encoder, check = self.task, self.survey.encoder, self.check
-        order, ranks, counts, _ = self.encoded_labels
+        _, order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
         return {
@@ -501,14 +494,6 @@ class Run:
         else:
             return {"passes": self.epoch, "mistakes": model.n_mistakes_}
         return {"passes": None, "mistakes": None, **work}
-
-    def gather(self) -> tuple[Any, ranking.Labels]:
-        """Survey the table and return all of it, features and labels, in memory."""
-        self.survey_table()
-        self._begin_learning()
-        blocks = [block for _, block in self.read_cells(self.recipe.columns)]
-        whole = one_batch(pa.Table.from_batches(blocks))
-        return self.survey.encoder.transform(whole), self.labels.read(whole)
 
 
 class Way(NamedTuple):

@@ -42,15 +42,10 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
 class TableWriter:
     """Write batches to a binary stream, as csv, tsv, jsonl or parquet."""
 
-    def __init__(
-        self,
-        stream: IO[bytes],
-        format: str,  # noqa: A002
-        style: CsvStyle = USUAL_CSV,
-    ) -> None:
+    def __init__(self, stream: IO[bytes], kind: str, style: CsvStyle = USUAL_CSV) -> None:
         self._stream = stream
-        self._format = format
-        self._style = replace(style, delimiter="\t") if format == "tsv" else style
+        self._kind = kind
+        self._style = replace(style, delimiter="\t") if kind == "tsv" else style
         self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
         self._is_first = True
@@ -62,9 +57,9 @@ class TableWriter:
             return
         for name, cells in added.items():
             block = block.append_column(name, cells)
-        if self._format == "jsonl":
+        if self._kind == "jsonl":
             self._write_lines(["{}"] * block.num_rows, _objects(block))
-        elif self._format == "parquet":
+        elif self._kind == "parquet":
             self._write_parquet(block)
         else:
             self._write_csv(block)
@@ -133,9 +128,8 @@ def _csv_bytes(batch: pa.RecordBatch, style: CsvStyle, *, header: bool) -> bytes
         cells.append(_quoted_cells(own, delimiter))
     lines = pc.binary_join_element_wise(*cells, pa.scalar(delimiter, text))
     if header:
-        names = [_quoted_cells(pa.array([name], text), delimiter) for name in batch.schema.names]
-        first = pc.binary_join_element_wise(*names, pa.scalar(delimiter, text))
-        lines = pa.concat_arrays([first, lines])
+        names = _quoted_cells(pa.array(batch.schema.names, text), delimiter).to_pylist()
+        lines = pa.concat_arrays([pa.array([delimiter.join(names)], text), lines])
     whole = pa.LargeListArray.from_arrays([0, len(lines)], lines)
     data: bytes = pc.binary_join(whole, pa.scalar("\n", text))[0].as_buffer().to_pybytes()
     return data + b"\n"
@@ -156,8 +150,8 @@ def _quoted_cells(cells: pa.Array, delimiter: str) -> pa.Array:
 GRADES = np.array(["poor", "fair", "good", "great"], dtype=object)
 
 
-def write_flats(folder: Path, n: int = 400) -> tuple[str, str, str, str]:
-    """Write a table with ranges and one with exact grades; return the demo's file names."""
+def write_flats(folder: Path, n: int = 400) -> None:
+    """Write a table with ranges, flats.csv, and one with exact grades, new.csv."""
     rng = np.random.default_rng(7)
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("flats.csv", "new.csv"):
@@ -184,6 +178,3 @@ def write_flats(folder: Path, n: int = 400) -> tuple[str, str, str, str]:
         }
         with (folder / name).open("wb") as file:
             TableWriter(file, "csv").write(pa.RecordBatch.from_pydict(flats), {})
-    names = ("flats.csv", "new.csv", "rated.csv", "flats.png")
-    flats_csv, new_csv, rated_csv, picture = (str(folder / name) for name in names)
-    return flats_csv, new_csv, rated_csv, picture
