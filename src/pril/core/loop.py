@@ -34,14 +34,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof
 
-from pril.core.coarsening_by_row import (
-    SEEN,
-    SIZE,
-    SLOPES,
-    Evidence,
-    learn_label,
-    range_offset,
-)
+from pril.core import nouns
+from pril.core.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, range_offset
 from pril.core.code_cache import (
     alone,
     any_order,
@@ -52,31 +46,7 @@ from pril.core.code_cache import (
     part_of_loop,
     prefetch,
 )
-from pril.core.nouns import (
-    FADING,
-    LATTICE,
-    LEAST,
-    MAX_DRIFT,
-    MOST,
-    N_COMMON,
-    N_SCORES,
-    PLACES,
-    Cells,
-    Csr,
-    Curved,
-    Dense,
-    Extras,
-    FixedThresholds,
-    Gram,
-    LeastSquares,
-    Likelihood,
-    Multiclass,
-    Pril,
-    Record,
-    State,
-    curved,
-    positive_part,
-)
+from pril.core.nouns import FADING, LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, N_SCORES, PLACES
 
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
@@ -113,14 +83,8 @@ def _dot_cells(rows, t, w, k):
     return np.dot(rows.X[t], w[k, :-1]) + rows.constant * w[k, w.shape[1] - 1]
 
 
-dot = on_type(
-    {
-        Dense: _dot_dense,
-        Cells: _dot_cells,
-        Csr: _dot_csr,
-        Gram: lambda rows, t, w, k: rows.scores[t],
-    }
-)
+DOTS = {nouns.Dense: _dot_dense, nouns.Cells: _dot_cells, nouns.Csr: _dot_csr}
+dot = on_type(DOTS | {nouns.Gram: lambda rows, t, w, k: rows.scores[t]})
 
 
 def _fetch_dense(rows, t):
@@ -135,7 +99,7 @@ def _fetch_csr(rows, t):
 
 
 # Prefetch a row.
-fetch = on_type({Dense: _fetch_dense, Csr: _fetch_csr}, default=lambda rows, t: None)
+fetch = on_type({nouns.Dense: _fetch_dense, nouns.Csr: _fetch_csr}, default=lambda rows, t: None)
 
 
 @any_order
@@ -161,7 +125,7 @@ def _square_gram(rows, t):
     return float(rows.values[rows.slot[t], t])
 
 
-square = on_type({Dense: _square_dense, Csr: _square_csr, Gram: _square_gram})
+square = on_type({nouns.Dense: _square_dense, nouns.Csr: _square_csr, nouns.Gram: _square_gram})
 
 
 def _add_dense(rows, t, alpha, k, weights, before):
@@ -188,7 +152,7 @@ def _add_gram(rows, t, alpha, k, weights, before):
         _drop_smallest(rows, t + 1, weights.u[k])
 
 
-add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
+add = on_type({nouns.Dense: _add_dense, nouns.Csr: _add_csr, nouns.Gram: _add_gram})
 
 
 @own_function
@@ -219,13 +183,14 @@ def _drop_smallest(rows, start, coef):
 
 
 def _rows_of_sums(rows):
-    return Gram(rows.sums, rows.sums, rows.values, rows.slot, rows.since, rows.size, rows.budget)
+    _, sums, values, slot, since, size, budget = rows
+    return nouns.Gram(sums, sums, values, slot, since, size, budget)
 
 
 # Gram rows store the averaged model's scores in `sums`.
-under_sums = on_type({Gram: _rows_of_sums}, default=lambda rows: rows)
+under_sums = on_type({nouns.Gram: _rows_of_sums}, default=lambda rows: rows)
 # The mean needs the support rows of all iterates: it is lost when one is dropped.
-mean_is_lost = on_type({Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
+mean_is_lost = on_type({nouns.Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
 
 
 # --- State: the additive sums --------------------------------------------------------------------
@@ -283,9 +248,9 @@ class Round(NamedTuple):
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
 
 
-weight = on_type({Curved: curved}, default=lambda geometry, u, shift: u)
+weight = on_type({nouns.Curved: nouns.curved}, default=lambda geometry, u, shift: u)
 threshold = on_type(
-    {FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
+    {nouns.FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
     default=lambda geometry, n, i, shift: weight(geometry, -n, shift),
 )
 
@@ -297,8 +262,8 @@ def _fill_curved(geometry, u, shift, w):
 
 
 # Other weights are the sums themselves.
-where_weights_are = on_type({Curved: lambda geometry, u, w: w}, default=lambda geometry, u, w: u)
-fill_weights = on_type({Curved: _fill_curved}, default=lambda geometry, u, shift, w: None)
+where_weights_are = on_type({nouns.Curved: lambda kind, u, w: w}, default=lambda kind, u, w: u)
+fill_weights = on_type({nouns.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None)
 
 
 def _move_shared(geometry, weights, before, k, j, change):
@@ -313,7 +278,7 @@ def _move_curved(geometry, weights, before, k, j, change):
         weights.w[k, j] = weight(geometry, weights.u[k, j], weights.shift[0])
 
 
-move = on_type({Curved: _move_curved}, default=_move_shared)
+move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
@@ -362,7 +327,9 @@ def _settle_curved(geometry, model, alpha, c, rows, t):
             cut[i + 1] = threshold(geometry, n[i], i, shift[0])
 
 
-settle = on_type({Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None)
+settle = on_type(
+    {nouns.Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None
+)
 
 
 @part_of_loop
@@ -378,7 +345,7 @@ def peak(geometry, u, n):
     return top
 
 
-_positive_part = part_of_loop(positive_part)
+_positive_part = part_of_loop(nouns.positive_part)
 
 
 def _mass_curved(geometry, u, n, shift):
@@ -390,7 +357,7 @@ def _mass_curved(geometry, u, n, shift):
     return total
 
 
-mass = on_type({Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
+mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -400,8 +367,8 @@ mass = on_type({Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0
 
 squared_length = on_type(
     {
-        LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
-        Likelihood: lambda rule, rows, t: square(rows, t),
+        nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+        nouns.Likelihood: lambda rule, rows, t: square(rows, t),
     },
     default=lambda rule, rows, t: 0.0,
 )
@@ -421,9 +388,9 @@ def _measure_each(rule, rows, t, w, scores):
     return scores, total
 
 
-measure = on_type({Multiclass: _measure_each}, default=_measure_one)
+measure = on_type({nouns.Multiclass: _measure_each}, default=_measure_one)
 # What `measure` returns, from an array.
-measured = on_type({Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0])
+measured = on_type({nouns.Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0])
 
 
 @part_of_loop
@@ -490,8 +457,8 @@ def best_in(scores, lo, hi):
 
 decode = on_type(
     {
-        Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
-        Likelihood: _decode_likelihood,
+        nouns.Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
+        nouns.Likelihood: _decode_likelihood,
     },
     default=lambda rule, score, cut: rank_of(score, cut),
 )
@@ -510,7 +477,7 @@ def _hinge_best(rule, scores, cut, lo, hi):
     return scores[decode(rule, scores, cut)] - scores[best_in(scores, lo, hi)]
 
 
-hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
+hinge = on_type({nouns.Multiclass: _hinge_best}, default=_hinge_cut)
 
 
 # `step` moves the thresholds, sets `work.alpha`, and returns how many constraints were
@@ -561,7 +528,7 @@ def _evidence(rule, memory):
 
 
 # The rule's own parts of a memory.
-own_parts = on_type({Likelihood: _evidence}, default=lambda rule, memory: None)
+own_parts = on_type({nouns.Likelihood: _evidence}, default=lambda rule, memory: None)
 
 
 def _changes_its_range(rule, size, n_classes, lo, hi):
@@ -572,7 +539,7 @@ def _changes_its_range(rule, size, n_classes, lo, hi):
 
 # Which numbers of the last part of a memory, of this size, a row changes: the first, and how many.
 changes = on_type(
-    {Likelihood: _changes_its_range}, default=lambda rule, size, n_classes, lo, hi: (0, size)
+    {nouns.Likelihood: _changes_its_range}, default=lambda rule, size, n_classes, lo, hi: (0, size)
 )
 
 
@@ -666,16 +633,16 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
 
 step = on_type(
     {
-        Pril: _step_pril,
-        LeastSquares: _step_least_squares,
-        Multiclass: _step_multiclass,
-        Likelihood: _step_likelihood,
+        nouns.Pril: _step_pril,
+        nouns.LeastSquares: _step_least_squares,
+        nouns.Multiclass: _step_multiclass,
+        nouns.Likelihood: _step_likelihood,
     }
 )
 
 
 # How much the iterate of round t weighs in the mean.
-age = on_type({Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
+age = on_type({nouns.Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
 
 
 @part_of_loop
@@ -808,7 +775,7 @@ def lay_out(memory):
     """Return the state of a memory."""
     weights, numbers, integers = memory
     n_scores, fading = integers[N_SCORES], integers[FADING]
-    return State(
+    return nouns.State(
         u=weights[:n_scores],
         mean_u=weights[n_scores:],
         n=part(memory, 2),
@@ -834,7 +801,7 @@ class Desk(NamedTuple):
 
 def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
-    w = np.empty((n_scores, width)) if isinstance(geometry, Curved) else None
+    w = np.empty((n_scores, width)) if isinstance(geometry, nouns.Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
@@ -946,8 +913,8 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         importance = row.kept[numbers.shape[0] :]
         if importance[0] != 1.0:
             integers[LATTICE] = 0
-        record = Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
-        extras = Extras(importance, growth, record)
+        record = nouns.Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
+        extras = nouns.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
         if is_bounded(most) and is_bounded(rest):
