@@ -174,23 +174,14 @@ class Problem:
         chance = mechanism.chance(self.spread, np.ones_like(self.doubt))
         return replace(point, chances=Chances(self.rows.kinds, chance)), mechanism
 
-    def fit(
-        self,
-        point: Point,
-        mechanism: Mechanism | None = None,
-        max_iter: int | None = None,
-        em_gain: float = likelihood.EM_GAIN,
-    ) -> Maximum:
+    def fit(self, point: Point, mechanism: Mechanism | None = None, **more: Any) -> Maximum:
         """Find the maximum, from a point that may be in another frame."""
-        start = Maximum(point.seen_in(self.frame), mechanism=mechanism)
-        return self.go_on(start, max_iter=max_iter, em_gain=em_gain)
+        return self.go_on(Maximum(point.seen_in(self.frame), mechanism=mechanism), **more)
 
-    def go_on(self, start: Maximum, *, max_iter: int | None = None, **more: Any) -> Maximum:
+    def go_on(self, start: Maximum, **more: Any) -> Maximum:
         """Find the maximum, from where a search has come so far."""
-        most = self.settings.max_iter if max_iter is None else max_iter
-        return likelihood.maximise(
-            self.rows, start, self.penalty, doubt=self.doubt, max_iter=most, **more
-        )
+        given = {"doubt": self.doubt, "max_iter": self.settings.max_iter, **more}
+        return likelihood.maximise(self.rows, start, self.penalty, **given)
 
     def label_chances(self, maximum: Maximum) -> Array:
         """Return P(label | class) as a mechanism has it, for labels that were not learned.
@@ -320,7 +311,8 @@ def choose_mechanism(
         if "symmetric" in found:
             point, _, mechanism = found["symmetric"][:3]
             starts[1] = point, replace(mechanism, name=name)
-        fits = [problem.fit(*start, MOST_STEPS, LEAST_GAIN) for start in starts]
+        enough = {"max_iter": MOST_STEPS, "em_gain": LEAST_GAIN}
+        fits = [problem.fit(*start, **enough) for start in starts]
         likely = [_loglik(one.point, rows, problem.label_chances(one)) for one in fits]
         found[name] = fits[int(np.argmax(likely))]
     costs = dict.fromkeys(names, 0.0)
@@ -330,7 +322,8 @@ def choose_mechanism(
         taken, apart = rows.take(inside), rows.take(outside)
         for name in names:
             rest, before = Problem(taken, settings, believed[name]), found[name]
-            known = rest.fit(before.point, before.mechanism, CHOICE_STEPS, LEAST_GAIN)
+            enough = {"max_iter": CHOICE_STEPS, "em_gain": LEAST_GAIN}
+            known = rest.fit(before.point, before.mechanism, **enough)
             costs[name] -= _loglik(known.point, apart, rest.label_chances(known))
     classes, evenly = found["offsets"].sums.counts.sum(axis=0), problem.spread.sum(axis=0)
     if (classes < LEAST_KEPT * evenly).any():
