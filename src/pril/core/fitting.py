@@ -311,7 +311,7 @@ def choose_mechanism(
         if "symmetric" in found:
             point, _, mechanism = found["symmetric"][:3]
             starts[1] = point, replace(mechanism, name=name)
-        enough = {"max_iter": MOST_STEPS, "em_gain": LEAST_GAIN}
+        enough: Any = {"max_iter": MOST_STEPS, "em_gain": LEAST_GAIN}
         fits = [problem.fit(*start, **enough) for start in starts]
         likely = [_loglik(one.point, rows, problem.label_chances(one)) for one in fits]
         found[name] = fits[int(np.argmax(likely))]

@@ -104,12 +104,6 @@ class OnlineClassifier(OrdinalLearner):
     # Parameters that determine what the sums mean: they cannot change once learning has begun.
     fixed_parameters: ClassVar[tuple[str, ...]] = ("average",)
 
-    class_weight: Any
-    max_iter: int
-    shuffle: bool
-    random_state: Any
-    tol: float | None
-    n_iter_no_change: int
     n_iter_: int
     learned_with_: dict[str, Any]
     _get_parameters: ClassVar[Any]  # a function of an estimator
