@@ -215,8 +215,7 @@ def fit(
         watch(found)
     while True:
         maximum = problem.go_on(
-            found.maximum,
-            watch=lambda there, found=found: watch(found._replace(maximum=there)),
+            found.maximum, watch=lambda there, found=found: watch(found._replace(maximum=there))
         )
         if found.is_last:
             return found._replace(maximum=maximum)

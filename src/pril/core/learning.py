@@ -331,11 +331,7 @@ def prepare(
 
 
 def weigh(
-    model: OnlineClassifier,
-    intervals: Array,
-    weights: Array | None = None,
-    *,
-    reset: bool = False,
+    model: OnlineClassifier, intervals: Array, weights: Array | None = None, *, reset: bool = False
 ) -> tuple[Array, Array | None]:
     """Return labels and weights of rows, with the weights of the classes in them.
 
@@ -450,10 +446,7 @@ def set_features(
 
 
 def go_on(
-    model: OnlineClassifier,
-    batch: Batch,
-    record: Record | None = None,
-    order: Array | None = None,
+    model: OnlineClassifier, batch: Batch, record: Record | None = None, order: Array | None = None
 ) -> None:
     """Go on from what was learned before; a failure leaves that as it was."""
     if not has_learned(model):
