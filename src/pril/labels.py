@@ -661,7 +661,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     """
     order = ranking.check_classes(classes)
     texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
-    return _spell(ranking.Scale(order).intervals(texts), order)
+    return _spell(brackets.Scale(order).intervals(texts), order)
 
 
 def make_intervals(

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
 from pril.core.arrays import Array
-from pril.core.label_values import is_missing
 from pril.core.parts import Parts
+from pril.core.ranking import is_missing
 from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
 from pril.core.threads import aside, unchanged_on_failure

@@ -258,7 +258,7 @@ class LabelColumns(NamedTuple):
         texts, codes = _distinct(arrow.read_words(arrow.column(batch, name), name))
         order = ranking.check_classes(self.classes)
         try:
-            intervals = ranking.Scale(order).intervals([*texts, ""])
+            intervals = brackets.Scale(order).intervals([*texts, ""])
         except RowError as error:
             row = int(np.argmax(codes == error.row))
             raise RowError("y", row, error.reason) from None
