@@ -46,16 +46,13 @@ class Labels(NamedTuple):
         """Return where a value is missing."""
         if self.vocabulary is not None:
             return self.values < 0
+        if self.values.dtype.kind != "f":  # integers have no way to say it
+            return np.zeros(self.values.shape, dtype=bool)
         return np.isnan(self.values)
-
-    def may_be_missing(self) -> bool:
-        """Tell whether values can be missing at all: an array of integers has no way to say it."""
-        return self.vocabulary is not None or self.values.dtype.kind == "f"
 
     def labelled(self) -> NDArray[np.bool_]:
         """Return which rows have a label."""
-        missing: Any = self.missing()
-        return ~missing.all(axis=1)
+        return ~np.logical_and.reduce(self.missing(), axis=1)
 
     def take(self, rows: Array | slice) -> Labels:
         """Return some of the rows."""
@@ -359,7 +356,7 @@ def join(parts: list[Labels], name: str) -> Labels:
         raise InputTypeError(
             f"{name} has a column of numbers beside a column of strings or categories"
         )
-    categories = [list(part.declared_codes()) for part in parts if part.declared]
+    categories = [[*part.declared_codes()] for part in parts if part.declared]
     if any(own != categories[0] for own in categories):
         raise InputError(
             f"the Categorical columns of {name} must have the same categories, got "
@@ -557,14 +554,13 @@ def to_intervals(
     refused, and so is a value that is not among the classes, unless `allow_unknown`: its rank is
     then `UNKNOWN`.
     """
-    ranks = _rank(labels, classes)
-    if labels.may_be_missing():
-        missing = labels.missing()
-        if missing.any():
-            ranks = np.where(missing, (0, len(classes) - 1), ranks)
+    ranks, missing = _rank(labels, classes), labels.missing()
+    has_gaps = missing.any()
+    if has_gaps:
+        ranks = np.where(missing, (0, len(classes) - 1), ranks)
     ranks = np.ascontiguousarray(ranks if ranks.shape[1] == 2 else np.repeat(ranks, 2, axis=1))
     _check_ranks(ranks, labels, classes, name=name, allow_unknown=allow_unknown)
-    if labels.may_be_missing():
+    if has_gaps:
         ranks[~labels.labelled()] = NO_LABEL
     return ranks
 
@@ -576,25 +572,21 @@ def is_labelled(intervals: Ranks) -> NDArray[np.bool_]:
 
 def _rank(labels: Labels, classes: Array) -> Ranks:
     """Return the rank of each value, `UNKNOWN` where it is missing or not among the classes."""
-    n_classes = len(classes)
-    values = labels.values
+    n_classes, values = len(classes), labels.values
     if labels.vocabulary is not None or classes.dtype.kind not in "biuf":
-        ranks = _look_up(labels, classes)
-    elif _is_contiguous(classes):
-        first = int(classes[0])
-        if values.dtype.kind == "f":
-            rank = values - first
-            inside = (rank >= 0) & (rank < n_classes) & (values == np.floor(values))
-            ranks = np.where(inside, rank, UNKNOWN).astype(np.int64)
-        else:
-            ranks = np.ascontiguousarray(values - first if first else values)
-            # As unsigned, negative ranks are huge: one comparison finds all unknown labels.
-            if ranks.size and ranks.view(np.uint64).max() >= n_classes:
-                ranks = np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
-    else:
+        return _look_up(labels, classes)
+    if not _is_contiguous(classes):
         order = np.argsort(classes)
         at = np.minimum(np.searchsorted(classes, values, sorter=order), n_classes - 1)
-        ranks = np.where(classes[order[at]] == values, order[at], UNKNOWN)
+        return np.where(classes[order[at]] == values, order[at], UNKNOWN)
+    first = int(classes[0])
+    ranks = np.ascontiguousarray(values - first if first else values)
+    if values.dtype.kind == "f":
+        inside = (ranks >= 0) & (ranks < n_classes) & (values == np.floor(values))
+        return np.where(inside, ranks, UNKNOWN).astype(np.int64)
+    # As unsigned, negative ranks are huge: one comparison finds all unknown labels.
+    if ranks.size and ranks.view(np.uint64).max() >= n_classes:
+        return np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
     return ranks
 
 
@@ -739,9 +731,8 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
     """Warn if labels that the classes were taken from speak of more classes than were seen."""
     if labels.values.shape[1] == 1:
         return
-    doubtful = np.zeros(len(ranks), dtype=bool)
-    if labels.may_be_missing():
-        doubtful = labels.missing().sum(axis=1) == 1
+    missing = labels.missing()
+    doubtful = missing[:, 0] != missing[:, 1]
     if labels.vocabulary is None:
         spans = labels.values[:, 1] - labels.values[:, 0]  # NaN where an end is missing
         doubtful |= spans > ranks[:, 1] - ranks[:, 0]
