@@ -79,15 +79,12 @@ def ordered(y: Any, classes: Any = None) -> Array:
     """
     labels = ranking.read(y)
     words = labels.vocabulary
-    if classes is None and words is not None and not (labels.ordered or _are_ranges(words)):
+    are_ranges = words is not None and ranking.is_range(next(iter(words), None))
+    if classes is None and words is not None and not (labels.ordered or are_ranges):
         raise InputError("y holds strings, which have no order: pass classes=, lowest first")
     order, ranks = ranking.encode(labels, classes)
     names = np.array(ranking.numbered(order))
     return names[_exact(ranks, labels, "ordered takes one class")]
-
-
-def _are_ranges(words: Array) -> bool:
-    return len(words) > 0 and ranking.is_range(words[0])
 
 
 def _exact(ranks: Ranks, labels: ranking.Labels, wanted: str) -> Ranks:

@@ -34,19 +34,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof
 
-from pril.core import nouns
+from pril.core import code_cache, nouns
 from pril.core.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, range_offset
-from pril.core.code_cache import (
-    alone,
-    any_order,
-    entry,
-    inserted,
-    on_type,
-    own_function,
-    part_of_loop,
-    prefetch,
-)
-from pril.core.nouns import FADING, LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, N_SCORES, PLACES
+from pril.core.code_cache import any_order, inserted, on_type, own_function, part_of_loop, prefetch
+from pril.core.nouns import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
 
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
@@ -763,32 +754,7 @@ NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
 
-@inserted
-def part(memory, i):
-    """Return a part of a memory."""
-    integers = memory.integers
-    return memory.numbers[integers[PLACES + i] : integers[PLACES + i + 1]]
-
-
-@inserted
-def lay_out(memory):
-    """Return the state of a memory."""
-    weights, numbers, integers = memory
-    n_scores, fading = integers[N_SCORES], integers[FADING]
-    return nouns.State(
-        u=weights[:n_scores],
-        mean_u=weights[n_scores:],
-        n=part(memory, 2),
-        mean_n=part(memory, 3),
-        shift=part(memory, 4),
-        clock=part(memory, 5),
-        fading=numbers[integers[PLACES + N_COMMON] : fading],
-        growing=numbers[fading:],
-        counts=integers[:LATTICE],
-        lattice=integers[LATTICE : LATTICE + 1],
-    )
-
-
+lay_out = inserted(nouns.lay_out)
 N_SPARE = 5
 
 
@@ -826,7 +792,7 @@ def set_up(rule, geometry, memory, desk):
     return Model(weights, thresholds, state, own_parts(rule, memory), scratch)
 
 
-@entry
+@code_cache.entry
 def run(rows, intervals, order, rule, geometry, extras, memory, desk):
     """Learn from each row once: those that `order` names, or all as they come if it is empty.
 
@@ -886,7 +852,7 @@ class OneRow(NamedTuple):
     kept: Any  # room for a copy of the numbers of the memory; then the weight of the row
 
 
-@alone
+@code_cache.alone
 def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     """Learn a row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
@@ -935,7 +901,7 @@ class Rating(NamedTuple):
     unit: Any  # (2,), what divides weights and thresholds; the number of rounds they are of
 
 
-@alone
+@code_cache.alone
 def rate_row(rule, geometry, memory, rating, rows):
     """Score a row and return its rank, or -1 if its scores are not finite."""
     w, cut, scores, unit = rating
