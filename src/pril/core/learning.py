@@ -39,6 +39,16 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
 }
 
 
+def _count(which: int, doc: str) -> Any:
+    """Return a property: one of the counts that a memory keeps."""
+
+    def count(model: OnlineClassifier) -> int:
+        check_is_fitted(model)
+        return int(model.memory_.counts[which])
+
+    return property(count, doc=doc)
+
+
 class OnlineClassifier(OrdinalLearner):
     """What all online learners share: `fit` in passes over the rows, and `partial_fit`.
 
@@ -226,23 +236,9 @@ class OnlineClassifier(OrdinalLearner):
             sizes = self.n_features_in_, len(self.order_)
             self.memory_ = self.engine.restore(*sizes, state["memory_"])
 
-    @property
-    def t_(self) -> int:
-        """Rounds learned from, over all passes and calls."""
-        check_is_fitted(self)
-        return int(self.memory_.counts[0])
-
-    @property
-    def n_mistakes_(self) -> int:
-        """Rounds with a violated constraint."""
-        check_is_fitted(self)
-        return int(self.memory_.counts[1])
-
-    @property
-    def n_updates_(self) -> int:
-        """Violated constraints, over all rounds."""
-        check_is_fitted(self)
-        return int(self.memory_.counts[2])
+    t_ = _count(0, "Rounds learned from, over all passes and calls.")
+    n_mistakes_ = _count(1, "Rounds with a violated constraint.")
+    n_updates_ = _count(2, "Violated constraints, over all rounds.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -380,15 +380,13 @@ class RowStream:
         new = [name for name in x if name not in self._names]
         if self.strict and (lacking := [name for name in self._names if name not in x]):
             raise InputError(f"x lacks the feature {shown(lacking[0])}, which strict=True refuses")
-        if new and (not self.grows or (self.strict and self._names)):
-            if self.unknown == "error":
-                raise InputError(
-                    f"x has a feature {shown(new[0])} that the model does not know; "
-                    "stream(unknown='ignore') leaves such features out"
-                )
-            new = []
-        if not learning:
-            new = []
+        may_grow = self.grows and not (self.strict and self._names)
+        if new and not may_grow and self.unknown == "error":
+            raise InputError(
+                f"x has a feature {shown(new[0])} that the model does not know; "
+                "stream(unknown='ignore') leaves such features out"
+            )
+        new = new if learning and may_grow else []
         for name in new:
             if not isinstance(name, str):
                 raise InputTypeError(f"names of features must be strings, got {shown(name)} in x")
