@@ -392,15 +392,36 @@ def _read_intervals(
 def agreed_classes(
     model: OnlineClassifier, table: ranking.Labels, classes: ArrayLike | None
 ) -> Array:
-    """Return the classes, if those known before, those named and those of y agree."""
+    """Return the classes, lowest first, if those known before, those named and those of y agree."""
     own: Any = model.classes
     values = None if own is None else list(own)  # they may have changed in place
-    known: Array | None = getattr(model, "order_", None)
+    known: Any = getattr(model, "order_", None)
     beside = aside(model)
     before, values_before, known_before = beside.agreed
-    skip = own if own is before and values == values_before and known is known_before else None
-    named = [given for given in (own, classes) if given is not None]
-    known = ranking.agreed_classes(table, known, named, skip=skip)
+    was_compared = own is before and values == values_before and known is known_before
+    given = [one for one in (own, classes) if one is not None]
+    for one in (one for one in given if not (was_compared and one is own)):
+        found = ranking.check_classes(one)
+        if known is not None and not np.array_equal(found, known):
+            raise InputError(
+                f"classes must stay the same: {ranking.named(known)} were set before, now they "
+                f"are {ranking.named(found)}"
+            )
+        known = found
+    if known is not None and given:
+        ranking.warn_of_order(table, known)
+    elif known is None and table.ordered:
+        known = table.vocabulary
+    elif table.ordered and not ranking.same_order(table, known):
+        raise InputError(
+            f"y is a Categorical ordered {ranking.named(table.vocabulary)}, against the classes "
+            f"{ranking.named(known)} set before"
+        )
+    if known is None:
+        raise InputError(
+            "classes must be passed on the first call to partial_fit, lowest first (or set "
+            "classes on the estimator, or pass y as an ordered Categorical)"
+        )
     beside.agreed = own, values, known
     return known
 

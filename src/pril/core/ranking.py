@@ -669,37 +669,6 @@ def find_classes(labels: Labels, classes: Any = None, *, name: str = "y") -> Arr
     return given
 
 
-def agreed_classes(table: Labels, known: Array | None, given: list[Any], skip: Any) -> Array:
-    """Return the classes of a model that goes on learning, lowest first.
-
-    Those known before, those named now and the order of a Categorical must be the same; `skip` is
-    an object that was compared before.
-    """
-    for classes in (check_classes(one) for one in given if one is not skip):
-        if known is not None and not np.array_equal(classes, known):
-            raise InputError(
-                f"classes must stay the same: {named(known)} were set before, now they are "
-                f"{named(classes)}"
-            )
-        known = classes
-    if known is not None and given:
-        warn_of_order(table, known)
-    elif table.ordered:
-        if known is None:
-            known = table.vocabulary
-        elif not same_order(table, known):
-            raise InputError(
-                f"y is a Categorical ordered {named(table.vocabulary)}, against the classes "
-                f"{named(known)} set before"
-            )
-    if known is None:
-        raise InputError(
-            "classes must be passed on the first call to partial_fit, lowest first (or set "
-            "classes on the estimator, or pass y as an ordered Categorical)"
-        )
-    return known
-
-
 def warn_of_order(labels: Labels, classes: Array, *, name: str = "y") -> None:
     """Warn if labels have an order of their own that contradicts the classes given."""
     if labels.ordered and not same_order(labels, classes):
