@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core.arrays import Array, Ranks
-from pril.core.ranking import NO_LABEL, NUMBER, named, plain
+from pril.core.arrays import NO_LABEL, Array, Ranks, named, plain
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
@@ -718,6 +717,8 @@ def _named(edge: float) -> tuple[str, bool]:
 
 # --- Ranges of classes as people write them: "3-4", "at least good", "B or better" -------------
 
+# A finite number in text, the same wherever text is read: no marks but a point, no other base.
+NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 # Words and signs between the two classes of a range, and beside the one class of an open range.
 BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
 OPENING = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
+from pril.core.arrays import NO_LABEL as NO_LABEL
 from pril.core.arrays import Array, Ranks
+from pril.core.arrays import named as named
+from pril.core.arrays import plain as plain
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
-NO_LABEL = (0, -1)  # the interval of ranks of a row without a label
 UNKNOWN = -2  # the rank of a value that is not among the classes
 MOST_TRIMMED = 0.5  # share of the votes that may be left out at each end
-# A finite number in text, the same wherever text is read: no marks but a point, no other base.
-NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
 
 
 class Labels(NamedTuple):
@@ -108,19 +108,6 @@ class Labels(NamedTuple):
         if self.places:
             return self.places[t]
         return f"row {t}" if self.block is None else f"block {self.block}, row {t}"
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value, which prints without its type."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def named(values: Iterable[Any] | None, most: int = 12) -> str:
-    """Return values as a list to print, cut short in the middle."""
-    listed = [repr(plain(value)) for value in (() if values is None else values)]
-    if len(listed) > most:
-        listed[most - 1 : -1] = ["..."]
-    return f"[{', '.join(listed)}]"
 
 
 # --- Reading -------------------------------------------------------------------------------------
