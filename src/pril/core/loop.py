@@ -119,28 +119,28 @@ def _square_gram(rows, t):
 square = on_type({nouns.Dense: _square_dense, nouns.Csr: _square_csr, nouns.Gram: _square_gram})
 
 
-def _add_dense(rows, t, alpha, k, model, before):
+def _add_dense(rows, t, alpha, k, weights, before):
     for j in range(rows.X.shape[1]):
-        move(model.geometry, model, before, k, j, alpha * rows.X[t, j])
-    move(model.geometry, model, before, k, model.w.shape[1] - 1, alpha * rows.constant)
+        move(weights.geometry, weights, before, k, j, alpha * rows.X[t, j])
+    move(weights.geometry, weights, before, k, weights.w.shape[1] - 1, alpha * rows.constant)
 
 
-def _add_csr(rows, t, alpha, k, model, before):
+def _add_csr(rows, t, alpha, k, weights, before):
     for p in range(rows.indptr[t], rows.indptr[t + 1]):
         j = np.uintp(rows.indices[p])
-        move(model.geometry, model, before, k, j, alpha * rows.data[p])
-    move(model.geometry, model, before, k, model.w.shape[1] - 1, alpha * rows.constant)
+        move(weights.geometry, weights, before, k, j, alpha * rows.data[p])
+    move(weights.geometry, weights, before, k, weights.w.shape[1] - 1, alpha * rows.constant)
 
 
-def _add_gram(rows, t, alpha, k, model, before):
+def _add_gram(rows, t, alpha, k, weights, before):
     own = rows.slot[t]
-    move(model.geometry, model, before, k, own, alpha)
+    move(weights.geometry, weights, before, k, own, alpha)
     if rows.since[own] < 0:
         rows.since[own] = rows.size[0] + rows.size[1]
         rows.size[0] += 1
     _shift_scores(rows, own, t + 1, alpha, before)
     while rows.size[0] > rows.budget:
-        _drop_smallest(rows, t + 1, model.state.u[k])
+        _drop_smallest(rows, t + 1, weights.u[k])
 
 
 add = on_type({nouns.Dense: _add_dense, nouns.Csr: _add_csr, nouns.Gram: _add_gram})
@@ -197,13 +197,32 @@ class Scratch(NamedTuple):
     spare: Any  # (N_SPARE, at least K + 1 and 8), for the rule
 
 
+class Weights(NamedTuple):
+    """What moves when a row is added to the weights."""
+
+    geometry: Any
+    u: Any
+    mean_u: Any
+    w: Any  # weights: `u` itself, or an array of their own
+    shift: Any
+
+
+class Thresholds(NamedTuple):
+    """What moves with the thresholds."""
+
+    geometry: Any
+    n: Any
+    mean_n: Any
+    cut: Any  # thresholds between two sentinels
+    shift: Any
+
+
 class Model(NamedTuple):
     """A learner's state and what follows from it."""
 
-    geometry: Any
+    weights: Any
+    thresholds: Any
     state: Any
-    w: Any  # weights: `u` of the state itself, or an array of their own
-    cut: Any  # thresholds between two sentinels
     own: Any  # the parts of the state that the rule declares, by their names; None: it has none
     work: Any
 
@@ -238,41 +257,39 @@ where_weights_are = on_type({nouns.Curved: lambda kind, u, w: w}, default=lambda
 fill_weights = on_type({nouns.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None)
 
 
-def _move_shared(geometry, model, before, k, j, change):
-    state = model.state
-    state.u[k, j] += change
-    if state.mean_u.shape[0] > 0:
-        state.mean_u[k, j] += before * change
+def _move_shared(geometry, weights, before, k, j, change):
+    weights.u[k, j] += change
+    if weights.mean_u.shape[0] > 0:
+        weights.mean_u[k, j] += before * change
 
 
-def _move_curved(geometry, model, before, k, j, change):
+def _move_curved(geometry, weights, before, k, j, change):
     if change != 0.0:
-        u = model.state.u
-        u[k, j] += change
-        model.w[k, j] = weight(geometry, u[k, j], model.state.shift[0])
+        weights.u[k, j] += change
+        weights.w[k, j] = weight(geometry, weights.u[k, j], weights.shift[0])
 
 
 move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
-def nudge(model, before, i, tau):
+def nudge(thresholds, before, i, tau):
     """Add tau to the i-th sum; the mean and the threshold follow."""
-    n, mean_n = model.state.n, model.state.mean_n
+    geometry, n, mean_n, cut, shift = thresholds
     n[i] += tau
     if mean_n.shape[0] > 0:
         mean_n[i] += before * tau
-    model.cut[i + 1] = threshold(model.geometry, n[i], i, model.state.shift[0])
+    cut[i + 1] = threshold(geometry, n[i], i, shift[0])
 
 
 @part_of_loop
-def restore_order(model, before):
+def restore_order(thresholds, before):
     """Bring the sums of tau back into descending order, and so the thresholds into ascending.
 
     Steps of unequal size, or from thresholds that are not integers, can break the order. The
     nearest ordered vector is found by pooling adjacent violators.
     """
-    n, mean_n = model.state.n, model.state.mean_n
+    geometry, n, mean_n, cut, shift = thresholds
     for i in range(1, n.shape[0]):
         if n[i] > n[i - 1]:
             j = i
@@ -285,19 +302,20 @@ def restore_order(model, before):
                 if mean_n.shape[0] > 0:
                     mean_n[k] += before * (level - n[k])
                 n[k] = level  # assigned, so that pooled values are equal to the last bit
-                model.cut[k + 1] = threshold(model.geometry, level, k, model.state.shift[0])
+                cut[k + 1] = threshold(geometry, level, k, shift[0])
 
 
 def _settle_curved(geometry, model, alpha, c, rows, t):
     # No exponent moves by more than rate max(c, |alpha| |x|) in a round of weight c.
-    u, n, shift = model.state.u, model.state.n, model.state.shift
+    _, u, _, w, shift = model.weights
     shift[1] += geometry.rate * max(c, abs(alpha) * sqrt(square(rows, t)))
     if not shift[1] <= MAX_DRIFT:
+        _, n, _, cut, _ = model.thresholds
         shift[0] = peak(geometry, u, n)
         shift[1] = 0.0
-        fill_weights(geometry, u, shift, model.w)
+        fill_weights(geometry, u, shift, w)
         for i in range(n.shape[0]):
-            model.cut[i + 1] = threshold(geometry, n[i], i, shift[0])
+            cut[i + 1] = threshold(geometry, n[i], i, shift[0])
 
 
 settle = on_type(
@@ -457,39 +475,39 @@ hinge = on_type({nouns.Multiclass: _hinge_best}, default=_hinge_cut)
 # violated, and whether anything moves: only then are the weights moved and the order restored.
 
 
-def _step_pril(rule, model, score, squared, lo, hi, now):
-    cut = model.cut
+def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
+    cut = thresholds.cut
     if (cut[lo] < score) & (score < cut[hi + 1]):
         return 0, False
     if rule.skip_correct and cut[lo] <= score < cut[hi + 1]:
         return 0, False
     left = 0
     while score <= cut[lo - left]:
-        nudge(model, now.before, lo - left - 1, now.weight)
+        nudge(thresholds, now.before, lo - left - 1, now.weight)
         left += 1
     right = 0
     while score >= cut[hi + 1 + right]:
-        nudge(model, now.before, hi + right, -now.weight)
+        nudge(thresholds, now.before, hi + right, -now.weight)
         right += 1
-    model.work.alpha[0] = now.weight * (left - right)
+    work.alpha[0] = now.weight * (left - right)
     return left + right, True
 
 
-def _step_least_squares(rule, model, score, squared, lo, hi, now):
+def _step_least_squares(rule, thresholds, own, work, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     # Even if the score is outside 1..K.
-    says_nothing = lo == 0 and hi == model.cut.shape[0] - 2
+    says_nothing = lo == 0 and hi == thresholds.cut.shape[0] - 2
     if residual == 0.0 or says_nothing:
         return 0, False
-    model.work.alpha[0] = now.weight * rule.rate * residual / (1.0 + squared)
+    work.alpha[0] = now.weight * rule.rate * residual / (1.0 + squared)
     return 1, True
 
 
-def _step_multiclass(rule, model, scores, squared, lo, hi, now):
+def _step_multiclass(rule, thresholds, own, work, scores, squared, lo, hi, now):
     winner = best_in(scores, 0, scores.shape[0] - 1)
     if lo <= winner <= hi:
         return 0, False
-    alpha = model.work.alpha
+    alpha = work.alpha
     alpha[:] = 0.0
     alpha[best_in(scores, lo, hi)] = now.weight
     alpha[winner] = -now.weight
@@ -564,8 +582,8 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
     return a * whole  # within -1..1, even there
 
 
-def _step_likelihood(rule, model, score, squared, lo, hi, now):
-    cut, own, work, c = model.cut, model.own, model.work, now.weight
+def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
+    cut, c = thresholds.cut, now.weight
     _, _, tau, _, _ = spare_rows(work)
     K = cut.shape[0] - 1
     a = climb(rule, score, cut, lo, hi, now.number, c * now.omega, own, work)
@@ -600,7 +618,7 @@ def _step_likelihood(rule, model, score, squared, lo, hi, now):
     for k in range(hi - lo + 2):
         i = lo + k - 1
         if 0 <= i < K - 1:
-            nudge(model, now.before, i, length * tau[k])
+            nudge(thresholds, now.before, i, length * tau[k])
     return left + right, True
 
 
@@ -642,7 +660,7 @@ def fill_cuts(geometry, n, shift, cut):
 def note(rule, model, record, i, rows, t, lo, hi, before):
     """Record what the predicting model says of row t before it is learned."""
     state, work, scores = model.state, model.work, record.scores[i]
-    geometry, n, mean_n, cut = model.geometry, state.n, state.mean_n, model.cut
+    geometry, n, mean_n, cut, shift = model.thresholds
     averages = state.mean_u.shape[0] > 0 and before > 0.0 and not mean_is_lost(rows)
     if averages:
         measure(rule, under_sums(rows), t, state.mean_u, scores)
@@ -652,7 +670,7 @@ def note(rule, model, record, i, rows, t, lo, hi, before):
         cut = work.cut
     for k in range(scores.shape[0]):
         scores[k] = work.scores[k] - scores[k] / before if averages else work.scores[k]
-    unit, found = mass(geometry, state.u, n, state.shift), measured(rule, scores)
+    unit, found = mass(geometry, state.u, n, shift), measured(rule, scores)
     record.rank[i] = decode(rule, found, cut)
     record.hinge[i] = 0.0 if hi < lo else hinge(rule, found, cut, lo, hi) / unit
     for k in range(scores.shape[0]):
@@ -665,7 +683,8 @@ def note(rule, model, record, i, rows, t, lo, hi, before):
 @inserted
 def walk(rows, intervals, order, rule, model, extras):
     """Do the work of `run`, with all arrays at hand."""
-    state, alpha = model.state, model.work.alpha
+    weights, thresholds, state, own, work = model
+    alpha = work.alpha
     before = state.clock[0]
     scale = state.clock[1]
     rounds = state.counts[0]
@@ -681,7 +700,7 @@ def walk(rows, intervals, order, rule, model, extras):
             later = order[min(i + AHEAD, order.shape[0] - 1)]
             fetch(rows, later)
             prefetch(intervals, 2 * later)
-        scores, total = measure(rule, rows, t, model.w, model.work.scores)
+        scores, total = measure(rule, rows, t, weights.w, work.scores)
         squared = squared_length(rule, rows, t)
         if not isfinite(total + squared):
             return i
@@ -702,17 +721,17 @@ def walk(rows, intervals, order, rule, model, extras):
                 scale *= extras.growth
         omega = scale * age(rule, rounds)
         now = Round(rounds, c, before, omega)
-        violated, moves = step(rule, model, scores, squared, lo, hi, now)
+        violated, moves = step(rule, thresholds, own, work, scores, squared, lo, hi, now)
         if violated > 0:
             mistakes += 1
             updates += violated
         if moves:
             for k in range(alpha.shape[0]):
                 if alpha[k] != 0.0:
-                    add(rows, t, alpha[k], k, model, before)
-            settle(model.geometry, model, alpha[0], c, rows, t)
+                    add(rows, t, alpha[k], k, weights, before)
+            settle(weights.geometry, model, alpha[0], c, rows, t)
             if state.lattice[0] == 0:
-                restore_order(model, before)
+                restore_order(thresholds, before)
         before += omega
         if extras is not None:
             if scale > MAX_GROWTH:
@@ -768,7 +787,9 @@ def set_up(rule, geometry, memory, desk):
         cut=work[4, : K + 1],
         spare=work[5:],
     )
-    return Model(geometry, state, w, cut, own_parts(rule, memory), scratch)
+    weights = Weights(geometry, state.u, state.mean_u, w, state.shift)
+    thresholds = Thresholds(geometry, state.n, state.mean_n, cut, state.shift)
+    return Model(weights, thresholds, state, own_parts(rule, memory), scratch)
 
 
 @code_cache.entry
@@ -842,7 +863,7 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     row.label[0, 1] = hi
     model = set_up(rule, geometry, memory, desk)
     start = integers[integers.shape[0] - 2]  # of the last part
-    n_classes = model.cut.shape[0] - 1
+    n_classes = model.thresholds.cut.shape[0] - 1
     first, count = changes(rule, numbers.shape[0] - start, n_classes, lo, hi)
     if growth is not None:
         first, count = 0, numbers.shape[0] - start  # a half-life may divide them all
