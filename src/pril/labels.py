@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array, Ranks
+from pril.core.range_texts import Scale
 from pril.core.resampling import Bootstrap
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
@@ -658,7 +659,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     """
     order = ranking.check_classes(classes)
     texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
-    return _spell(brackets.Scale(order).intervals(texts), order)
+    return _spell(Scale(order).intervals(texts), order)
 
 
 def make_intervals(
