@@ -216,11 +216,11 @@ def test_errors_allow_for_a_mechanism_that_follows(share):
 
     def maximum(weight):
         moved = Problem(replace(rows, weight=weight), settings)
-        found = moved.fit(here.point, here.mechanism, 2000, 1e-15).point
+        found = moved.fit(here.point, here.mechanism, max_iter=2000, em_gain=1e-15).point
         return np.concatenate([found.weights, found.thresholds])
 
     slopes = differences(maximum, np.ones(150), 1e-3)
-    here = Problem(rows, settings).fit(here.point, here.mechanism, 2000, 1e-15)
+    here = Problem(rows, settings).fit(here.point, here.mechanism, max_iter=2000, em_gain=1e-15)
     covariance = Uncertainty(Problem(rows, settings), here).covariance()
     np.testing.assert_allclose(np.diag(covariance), (slopes**2).sum(axis=0), rtol=0.02)
 

@@ -17,7 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 import pril
 import reference
 from pril import PRIL
-from pril.core import label_values, ranking
+from pril.core import ranking
 from pril.errors import RowError
 from pril.labels import (
     ClassOrderWarning,
@@ -313,11 +313,11 @@ def test_labels_read_once_for_each_value_equal_labels_read_row_by_row(y):
         except (TypeError, ValueError) as error:
             return type(error), str(error)
 
-    slow = result(label_values._read_values, y)
+    slow = result(ranking._read_values, y)
     objects = np.empty(len(y), dtype=object)
     objects[:] = y
     for spelled in (y, objects, pd.Series(objects)):
-        fast = result(label_values._read_array, spelled)
+        fast = result(ranking._read_array, spelled)
         if not isinstance(slow, ranking.Labels):
             assert fast == slow
             continue

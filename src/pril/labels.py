@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array, Ranks
+from pril.core.range_texts import Scale
 from pril.core.resampling import Bootstrap
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
@@ -79,15 +80,12 @@ def ordered(y: Any, classes: Any = None) -> Array:
     """
     labels = ranking.read(y)
     words = labels.vocabulary
-    if classes is None and words is not None and not (labels.ordered or _are_ranges(words)):
+    are_ranges = words is not None and ranking.is_range(next(iter(words), None))
+    if classes is None and words is not None and not (labels.ordered or are_ranges):
         raise InputError("y holds strings, which have no order: pass classes=, lowest first")
     order, ranks = ranking.encode(labels, classes)
     names = np.array(ranking.numbered(order))
     return names[_exact(ranks, labels, "ordered takes one class")]
-
-
-def _are_ranges(words: Array) -> bool:
-    return len(words) > 0 and ranking.is_range(words[0])
 
 
 def _exact(ranks: Ranks, labels: ranking.Labels, wanted: str) -> Ranks:
@@ -661,7 +659,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     """
     order = ranking.check_classes(classes)
     texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
-    return _spell(ranking.Scale(order).intervals(texts), order)
+    return _spell(Scale(order).intervals(texts), order)
 
 
 def make_intervals(

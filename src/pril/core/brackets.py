@@ -29,7 +29,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from pril.core.label_values import NO_LABEL
+from pril.core.arrays import NO_LABEL
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
@@ -556,8 +556,7 @@ class Ends:
     def __init__(self, read: dict[Cell, Bracket], edges: set[Decimal], conflict: Conflict) -> None:
         self._conflict = conflict
         self._wide = {text: found for text, found in read.items() if not found.is_number}
-        self._numbers = {found.low: text for text, found in read.items() if found.is_number}
-        self._number_steps = {found.low: found.step for found in read.values() if found.is_number}
+        self._numbers = {one.low: (text, one.step) for text, one in read.items() if one.is_number}
         wide = self._wide.values()
         self._steps = sorted({found.step for found in wide}) or [Decimal(1)]
         self._low_in = {found.low for found in wide if found.has_low}
@@ -567,7 +566,7 @@ class Ends:
         self._alone, self._far = self._split_numbers()
         # Where texts begin, with the finest step that is written there; None for edges.
         self._begins: dict[Decimal, Decimal | None] = dict.fromkeys(edges)
-        self._begins |= {at: self._number_steps[at] for at in self._alone}
+        self._begins |= {at: self._numbers[at][1] for at in self._alone}
         by_step = sorted(wide, key=lambda found: found.step, reverse=True)
         self._begins |= {found.low: found.step for found in by_step if found.has_low}
         self._stretched = {found.low for found in wide if self._includes_its_start(found)}
@@ -587,7 +586,7 @@ class Ends:
         0, 1, 2 beside "3+" are brackets of their own: each is one step from the next. Numbers in
         a gap between brackets share the class of the gap.
         """
-        wide, steps = self._wide.values(), self._number_steps
+        wide, steps = self._wide.values(), {at: step for at, (_, step) in self._numbers.items()}
         chains: list[list[Decimal]] = []
         for at in sorted(steps):
             if any(found.holds(at) for found in wide):
@@ -635,7 +634,7 @@ class Ends:
     def edges(self) -> list[float]:
         """Return the cut points between the brackets, ascending."""
         if self._far is not None:
-            text = self._numbers[self._far]
+            text, _ = self._numbers[self._far]
             raise self._conflict(text, "is outside the brackets, and next to none")
         lows = {text: self._start(text, found) for text, found in self._wide.items()}
         starts = {float(at) for at in self._alone} | set(lows.values())

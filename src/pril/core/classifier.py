@@ -83,10 +83,7 @@ def rate_rows(model: OrdinalLearner, rows: Any) -> Ratings:
 
 
 def rate_in_batches(
-    model: OrdinalLearner,
-    rows: Any,
-    answer: Callable[[Ratings, slice], Array],
-    width: int = 1,
+    model: OrdinalLearner, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
 ) -> Array:
     """Return an answer for each row, made batch by batch so that little memory is needed.
 

@@ -85,11 +85,7 @@ class Coarsening:
 
     @classmethod
     def of(
-        cls,
-        mechanism: Name,
-        shares: Array,
-        evidence: float | None,
-        table: Table | None = None,
+        cls, mechanism: Name, shares: Array, evidence: float | None, table: Table | None = None
     ) -> Self:
         """Make a value of the shares of `OFFSETS`, in this order."""
         is_random = mechanism == "random"

@@ -18,21 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core.coarsening import (
-    COLLAPSES_AT_END,
-    FITS_BY_PLACE,
-    LEAST_OVERLAP,
-    LEAST_REST,
-    LEAST_SEEN,
-    MATES,
-    MOST_STEPS,
-    OFFSETS,
-)
+from pril.core import coarsening
+from pril.core.coarsening import COLLAPSES_AT_END, FITS_BY_PLACE, LEAST_REST, MOST_STEPS, OFFSETS
 from pril.core.code_cache import own_function, part_of_loop
 from pril.core.nouns import ALWAYS, AUTO, BENEFIT, LEAST, MOST_MISSING_BY_ROW, PULL, RANDOM
 
 N_OFFSETS = len(OFFSETS)
-MATE = tuple(MATES)
+MATE = tuple(coarsening.MATES)
 SEEN_BEFORE = 0.25  # rows of each kind of range in the prior of "at random"
 SPREAD = 1e-3  # rows of each class in the prior of `at_random`
 # The first rows each look for missing kinds, later ones now and then: these rows for each class.
@@ -100,7 +92,7 @@ def place_of(lo, hi, K):
 def overlap(numbers, labels):
     """Tell whether narrow ranges overlap: those of a partition do not, and are no offsets."""
     narrow = numbers[labels + 1]
-    return (narrow > 0.0) & (numbers[labels + 3] >= LEAST_OVERLAP * narrow)
+    return (narrow > 0.0) & (numbers[labels + 3] >= coarsening.LEAST_OVERLAP * narrow)
 
 
 @part_of_loop
@@ -145,7 +137,7 @@ def missing(numbers, places, shares, K):
                 seen += numbers[np.uintp(first + k)]
                 rows = numbers[np.uintp(at_random + lo + k)]
                 expected += rows * given_by(shares, lo, hi, k, K)
-            if seen < LEAST_SEEN * expected:
+            if seen < coarsening.LEAST_SEEN * expected:
                 weight += expected - seen
     return weight
 

@@ -127,14 +127,9 @@ class _Cached(CPUDispatcher):
             return super().compile(sig)
 
 
-class _Results(CompileResultCacheImpl):
-    """How numba takes compiled code apart for pickle, and puts it together again."""
-
-    def __init__(self) -> None:
-        """Look for no folder, unlike numba."""
-
-
-results: Any = _Results()
+# How numba takes compiled code apart for pickle, and puts it together again. It would look for a
+# folder in `__init__`.
+results: Any = object.__new__(CompileResultCacheImpl)
 
 
 class _Files(NullCache):
@@ -146,11 +141,6 @@ class _Files(NullCache):
         self._source = source_for(__name__), source_for(function.__module__)
         self._source_name = _digest(self._source)[:16]
         self._module_folder = Path(function.__code__.co_filename).parent
-
-    @property
-    def cache_path(self) -> str:
-        """The folder that is tried first."""
-        return str(next(self._folders()))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for a signature, None if no file has it."""

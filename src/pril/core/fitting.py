@@ -16,24 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
+from pril.core import likelihood
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds, Mechanism, Name, candidates, choose, doubt_of
-from pril.core.likelihood import (
-    EM_GAIN,
-    MOST_DENSE,
-    Block,
-    Chances,
-    Frame,
-    InMemory,
-    Maximum,
-    Penalty,
-    Point,
-    Rows,
-    Sums,
-    maximise,
-    solver,
-    total,
-)
+from pril.core.likelihood import Chances, Frame, InMemory, Maximum, Point, Rows, Sums, total
 from pril.core.nouns import BENEFIT
 
 MOST_SAMPLED = 5000  # rows that show which mechanism fits
@@ -73,7 +59,7 @@ class Knowledge(NamedTuple):
         if sums.counts is not None:  # else, all labels are exact
             mechanism, chance = mechanism.step(sums.counts, doubt)
         information = sums.information + RIDGE * np.eye(len(self.theta))
-        step = np.clip(solver(information)(sums.gradient), -LARGEST_STEP, LARGEST_STEP)
+        step = np.clip(likelihood.solver(information)(sums.gradient), -LARGEST_STEP, LARGEST_STEP)
         return Knowledge(np.maximum.accumulate(self.theta + step), chance, mechanism)
 
 
@@ -158,11 +144,11 @@ class Problem:
         return self.rows.kinds.spread(self.rows.weights)
 
     @cached_property
-    def penalty(self) -> Penalty:
+    def penalty(self) -> likelihood.Penalty:
         """The penalty; as far as there is doubt, the shares of the classes are kept near these."""
         alpha, shares = self.settings.alpha, self.spread.sum(axis=0) / self.spread.sum()
         rows = self.believed if alpha > 0.0 else 0.0
-        return Penalty(alpha, self.frame, rows * self.doubt * shares, self.fixed)
+        return likelihood.Penalty(alpha, self.frame, rows * self.doubt * shares, self.fixed)
 
     @property
     def fixed(self) -> tuple[int, ...]:
@@ -188,21 +174,14 @@ class Problem:
         chance = mechanism.chance(self.spread, np.ones_like(self.doubt))
         return replace(point, chances=Chances(self.rows.kinds, chance)), mechanism
 
-    def fit(
-        self,
-        point: Point,
-        mechanism: Mechanism | None = None,
-        max_iter: int | None = None,
-        em_gain: float = EM_GAIN,
-    ) -> Maximum:
+    def fit(self, point: Point, mechanism: Mechanism | None = None, **more: Any) -> Maximum:
         """Find the maximum, from a point that may be in another frame."""
-        start = Maximum(point.seen_in(self.frame), mechanism=mechanism)
-        return self.go_on(start, max_iter=max_iter, em_gain=em_gain)
+        return self.go_on(Maximum(point.seen_in(self.frame), mechanism=mechanism), **more)
 
-    def go_on(self, start: Maximum, *, max_iter: int | None = None, **more: Any) -> Maximum:
+    def go_on(self, start: Maximum, **more: Any) -> Maximum:
         """Find the maximum, from where a search has come so far."""
-        most = self.settings.max_iter if max_iter is None else max_iter
-        return maximise(self.rows, start, self.penalty, doubt=self.doubt, max_iter=most, **more)
+        given = {"doubt": self.doubt, "max_iter": self.settings.max_iter, **more}
+        return likelihood.maximise(self.rows, start, self.penalty, **given)
 
     def label_chances(self, maximum: Maximum) -> Array:
         """Return P(label | class) as a mechanism has it, for labels that were not learned.
@@ -236,8 +215,7 @@ def fit(
         watch(found)
     while True:
         maximum = problem.go_on(
-            found.maximum,
-            watch=lambda there, found=found: watch(found._replace(maximum=there)),
+            found.maximum, watch=lambda there, found=found: watch(found._replace(maximum=there))
         )
         if found.is_last:
             return found._replace(maximum=maximum)
@@ -277,7 +255,7 @@ def without_folds(
     """
     here, penalty = maximum.point, Problem(rows, settings).penalty
     ridge = penalty.ridge
-    if len(here.w) > MOST_DENSE:
+    if len(here.w) > likelihood.MOST_DENSE:
         return each(
             lambda some: (
                 Problem(rows.take(np.flatnonzero(~np.isin(fold, some))), settings).fit(here).point
@@ -294,7 +272,7 @@ def without_folds(
 
     def leave_out(some: tuple[int, ...]) -> Point:
         inside, point = replace(rows, weight=np.where(np.isin(fold, some), 0.0, rows.weight)), here
-        step_to = solver(whole - sum(known[j].information for j in some if j in known))
+        step_to = likelihood.solver(whole - sum(known[j].information for j in some if j in known))
         for _ in range(FOLD_STEPS):
             gradient = np.sum([*map(point.gradient, inside.blocks)], axis=0) - rest
             gradient[: len(ridge)] -= ridge * (point.w - here.w)
@@ -308,7 +286,7 @@ def without_folds(
     return each(leave_out, left_out)
 
 
-def _complete(point: Point, block: Block) -> Sums:
+def _complete(point: Point, block: likelihood.Block) -> Sums:
     """Return the sums of rows if each is of all classes of its label, in parts."""
     if point.chances.q is None:
         return point.sums(block)
@@ -332,7 +310,8 @@ def choose_mechanism(
         if "symmetric" in found:
             point, _, mechanism = found["symmetric"][:3]
             starts[1] = point, replace(mechanism, name=name)
-        fits = [problem.fit(*start, MOST_STEPS, LEAST_GAIN) for start in starts]
+        enough: Any = {"max_iter": MOST_STEPS, "em_gain": LEAST_GAIN}
+        fits = [problem.fit(*start, **enough) for start in starts]
         likely = [_loglik(one.point, rows, problem.label_chances(one)) for one in fits]
         found[name] = fits[int(np.argmax(likely))]
     costs = dict.fromkeys(names, 0.0)
@@ -342,7 +321,8 @@ def choose_mechanism(
         taken, apart = rows.take(inside), rows.take(outside)
         for name in names:
             rest, before = Problem(taken, settings, believed[name]), found[name]
-            known = rest.fit(before.point, before.mechanism, CHOICE_STEPS, LEAST_GAIN)
+            enough = {"max_iter": CHOICE_STEPS, "em_gain": LEAST_GAIN}
+            known = rest.fit(before.point, before.mechanism, **enough)
             costs[name] -= _loglik(known.point, apart, rest.label_chances(known))
     classes, evenly = found["offsets"].sums.counts.sum(axis=0), problem.spread.sum(axis=0)
     if (classes < LEAST_KEPT * evenly).any():

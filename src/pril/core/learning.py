@@ -39,6 +39,16 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
 }
 
 
+def _count(which: int, doc: str) -> Any:
+    """Return a property: one of the counts that a memory keeps."""
+
+    def count(model: OnlineClassifier) -> int:
+        check_is_fitted(model)
+        return int(model.memory_.counts[which])
+
+    return property(count, doc=doc)
+
+
 class OnlineClassifier(OrdinalLearner):
     """What all online learners share: `fit` in passes over the rows, and `partial_fit`.
 
@@ -104,12 +114,6 @@ class OnlineClassifier(OrdinalLearner):
     # Parameters that determine what the sums mean: they cannot change once learning has begun.
     fixed_parameters: ClassVar[tuple[str, ...]] = ("average",)
 
-    class_weight: Any
-    max_iter: int
-    shuffle: bool
-    random_state: Any
-    tol: float | None
-    n_iter_no_change: int
     n_iter_: int
     learned_with_: dict[str, Any]
     _get_parameters: ClassVar[Any]  # a function of an estimator
@@ -232,23 +236,9 @@ class OnlineClassifier(OrdinalLearner):
             sizes = self.n_features_in_, len(self.order_)
             self.memory_ = self.engine.restore(*sizes, state["memory_"])
 
-    @property
-    def t_(self) -> int:
-        """Rounds learned from, over all passes and calls."""
-        check_is_fitted(self)
-        return int(self.memory_.counts[0])
-
-    @property
-    def n_mistakes_(self) -> int:
-        """Rounds with a violated constraint."""
-        check_is_fitted(self)
-        return int(self.memory_.counts[1])
-
-    @property
-    def n_updates_(self) -> int:
-        """Violated constraints, over all rounds."""
-        check_is_fitted(self)
-        return int(self.memory_.counts[2])
+    t_ = _count(0, "Rounds learned from, over all passes and calls.")
+    n_mistakes_ = _count(1, "Rounds with a violated constraint.")
+    n_updates_ = _count(2, "Violated constraints, over all rounds.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -337,11 +327,7 @@ def prepare(
 
 
 def weigh(
-    model: OnlineClassifier,
-    intervals: Array,
-    weights: Array | None = None,
-    *,
-    reset: bool = False,
+    model: OnlineClassifier, intervals: Array, weights: Array | None = None, *, reset: bool = False
 ) -> tuple[Array, Array | None]:
     """Return labels and weights of rows, with the weights of the classes in them.
 
@@ -406,15 +392,36 @@ def _read_intervals(
 def agreed_classes(
     model: OnlineClassifier, table: ranking.Labels, classes: ArrayLike | None
 ) -> Array:
-    """Return the classes, if those known before, those named and those of y agree."""
+    """Return the classes, lowest first, if those known before, those named and those of y agree."""
     own: Any = model.classes
     values = None if own is None else list(own)  # they may have changed in place
-    known: Array | None = getattr(model, "order_", None)
+    known: Any = getattr(model, "order_", None)
     beside = aside(model)
     before, values_before, known_before = beside.agreed
-    skip = own if own is before and values == values_before and known is known_before else None
-    named = [given for given in (own, classes) if given is not None]
-    known = ranking.agreed_classes(table, known, named, skip=skip)
+    was_compared = own is before and values == values_before and known is known_before
+    given = [one for one in (own, classes) if one is not None]
+    for one in (one for one in given if not (was_compared and one is own)):
+        found = ranking.check_classes(one)
+        if known is not None and not np.array_equal(found, known):
+            raise InputError(
+                f"classes must stay the same: {ranking.named(known)} were set before, now they "
+                f"are {ranking.named(found)}"
+            )
+        known = found
+    if known is not None and given:
+        ranking.warn_of_order(table, known)
+    elif known is None and table.ordered:
+        known = table.vocabulary
+    elif table.ordered and not ranking.same_order(table, known):
+        raise InputError(
+            f"y is a Categorical ordered {ranking.named(table.vocabulary)}, against the classes "
+            f"{ranking.named(known)} set before"
+        )
+    if known is None:
+        raise InputError(
+            "classes must be passed on the first call to partial_fit, lowest first (or set "
+            "classes on the estimator, or pass y as an ordered Categorical)"
+        )
     beside.agreed = own, values, known
     return known
 
@@ -456,10 +463,7 @@ def set_features(
 
 
 def go_on(
-    model: OnlineClassifier,
-    batch: Batch,
-    record: Record | None = None,
-    order: Array | None = None,
+    model: OnlineClassifier, batch: Batch, record: Record | None = None, order: Array | None = None
 ) -> None:
     """Go on from what was learned before; a failure leaves that as it was."""
     if not has_learned(model):

@@ -386,10 +386,8 @@ class Point:
         """Return the gradient of a block by the weights and the thresholds."""
         Z, scores = self.view(block)
         terms = terms_of(scores, block.kind, self.theta, self.chances)
-        by_cut = np.zeros(len(self.theta) + 2)
-        for cuts, first in zip(terms.cuts, terms.first, strict=True):
-            by_cut += np.bincount(cuts, block.weight * first, len(by_cut))
-        return np.concatenate([Z.sums(block.weight * terms.slope), by_cut[1:-1]])
+        by_theta = _added_up(terms.cuts, block.weight * terms.first, len(self.theta))
+        return np.concatenate([Z.sums(block.weight * terms.slope), by_theta])
 
     def gradients(self, block: Block) -> Array:
         """Return the derivatives of log z of each row by the weights and the thresholds."""
@@ -403,11 +401,8 @@ class Point:
         Minus the second derivative of log z by thresholds j and k is the product of the first ones,
         less the second one if j is k.
         """
-        terms = self.terms(block)
-        first, second = (np.zeros((len(block.kind), len(self.theta) + 2)) for _ in range(2))
-        _scatter(first, terms.cuts, terms.first)
-        _scatter(second, terms.cuts, terms.second)
-        return first[:, 1:-1], second[:, 1:-1]
+        terms, inner = self.terms(block), len(self.theta)
+        return _spread(terms.cuts, terms.first, inner), _spread(terms.cuts, terms.second, inner)
 
     def expected_information(self, block: Block) -> Array:
         """Return the information in the thresholds that exact labels would have on average.
@@ -428,19 +423,13 @@ class Point:
         terms = terms_of(scores, block.kind, self.theta, self.chances)
         weight, d, inner = block.weight, len(self.w), len(self.theta)
         loglik = float(weight @ terms.log_z)
-        by_cut = np.zeros((len(weight), inner + 2))
-        _scatter(by_cut, terms.cuts, terms.first)
-        by_cut = by_cut[:, 1:-1]
-        gradient = np.concatenate([Z.sums(weight * terms.slope), weight @ by_cut])
+        by_theta = _spread(terms.cuts, terms.first, inner)
+        gradient = np.concatenate([Z.sums(weight * terms.slope), weight @ by_theta])
         curve, mixed = _curvature(terms)
-        own = np.zeros(inner + 2)
-        for cuts, second in zip(terms.cuts, terms.second, strict=True):
-            own += np.bincount(cuts, weight * second, inner + 2)
-        information = (by_cut * weight[:, np.newaxis]).T @ by_cut - np.diag(own[1:-1])
+        own = _added_up(terms.cuts, weight * terms.second, inner)
+        information = (by_theta * weight[:, np.newaxis]).T @ by_theta - np.diag(own)
         if d <= MOST_DENSE:
-            crossed = np.zeros((len(weight), inner + 2))
-            _scatter(crossed, terms.cuts, mixed * weight)
-            corner = Z.sums(crossed[:, 1:-1])
+            corner = Z.sums(_spread(terms.cuts, mixed * weight, inner))
             information, of_cuts = np.empty((d + inner, d + inner)), information
             information[:d, :d], information[d:, d:] = Z.squares(weight * curve), of_cuts
             information[:d, d:], information[d:, :d] = corner, corner.T
@@ -485,11 +474,21 @@ class Point:
         yield from zip(np.minimum(terms.cuts[:-1], len(self.theta)), p, strict=True)
 
 
-def _scatter(target: Array, cuts: Array, values: Array) -> None:
-    """Add values to the columns of their cuts; a cut that is listed again has the value 0."""
-    rows = np.arange(len(target))
+def _spread(cuts: Array, values: Array, n_thresholds: int) -> Array:
+    """Return a column for each threshold, with the values of rows at their cuts."""
+    spread = np.zeros((cuts.shape[1], n_thresholds + 2))
+    rows = np.arange(len(spread))
     for column, value in zip(cuts, values, strict=True):
-        target[rows, column] += value
+        spread[rows, column] += value  # 0 for a cut that is listed again
+    return spread[:, 1:-1]
+
+
+def _added_up(cuts: Array, values: Array, n_thresholds: int) -> Array:
+    """Return the sums of the columns of `_spread`."""
+    sums = np.zeros(n_thresholds + 2)
+    for column, value in zip(cuts, values, strict=True):
+        sums += np.bincount(column, value, len(sums))
+    return sums[1:-1]
 
 
 def _curvature(terms: Terms) -> tuple[Array, Array]:
@@ -718,9 +717,8 @@ class Curvature:
         for block in self.blocks:
             terms = self.point.terms(block)
             curve, mixed = _curvature(terms)
-            crossed = np.zeros((len(curve), len(self.point.theta) + 2))
-            _scatter(crossed, terms.cuts, mixed * block.weight)
-            found.append((curve * block.weight, crossed[:, 1:-1]))
+            crossed = _spread(terms.cuts, mixed * block.weight, len(self.point.theta))
+            found.append((curve * block.weight, crossed))
         return found
 
     def views(self) -> Iterator[tuple[Framed, Array, Array]]:

@@ -122,12 +122,8 @@ class LinearEngine(NamedTuple):
         ranges = intervals[:, 0] < intervals[:, 1]
         if self.exact_only and ranges.any():
             t = int(np.argmax(ranges))
-            raise RowError(
-                "y",
-                t,
-                f"{self.name} learns from exact labels only, got the interval {table.row(t)!r}; "
-                "PRIL learns from intervals",
-            )
+            reason = f"{self.name} learns from exact labels only, got the interval {table.row(t)!r}"
+            raise RowError("y", t, f"{reason}; PRIL learns from intervals")
 
     def inspect_rows(self, rows: nouns.Dense | nouns.Csr) -> None:
         """Warn of features that this learner's guarantee does not cover."""
@@ -174,20 +170,14 @@ class LinearEngine(NamedTuple):
 
     def layout(self, n_features: int, n_classes: int) -> Layout:
         """Return the layout of a memory."""
-        return Layout(
-            self.n_scores(n_classes),
-            n_features,
-            n_classes,
-            average=self.average,
-            own=nouns.OWN_PARTS.get(type(self.rule), ()),
-        )
+        own = nouns.OWN_PARTS.get(type(self.rule), ())
+        return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, own)
 
     def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Memory:
         """Return what is known before the first row."""
-        first = None if self.start is None else self.start(n_classes)
         memory = Memory.blank(self.layout(n_features, n_classes), lattice=self.whole_steps)
-        if first is not None:
-            memory.state.n[:] = first
+        if self.start is not None:
+            memory.state.n[:] = self.start(n_classes)
         return memory
 
     def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Memory:
@@ -242,7 +232,7 @@ class LinearEngine(NamedTuple):
         """Return the memory given, changed; `columns` are the features of the rows, None: any."""
         if batch.weights is not None:
             memory.lattice = False
-        bad = self.run(batch.rows, batch.intervals, order, memory, batch.weights, record)
+        bad = self.run(memory, batch, order, record)
         if bad >= 0:
             row = int(bad if order is None else order[bad])
             raise self.not_finite(batch.rows, row, batch.weights)
@@ -251,37 +241,21 @@ class LinearEngine(NamedTuple):
         return memory
 
     def run(
-        self,
-        rows: Any,
-        intervals: Array,
-        order: Array | None,
-        memory: Memory,
-        weights: Array | None,
-        record: nouns.Record | None,
+        self, memory: Memory, batch: Batch, order: Array | None, record: nouns.Record | None
     ) -> int:
         """Run the loop in place; return -1, or the first position whose scores are not finite."""
         if order is not None and len(order) == 0:  # the loop takes an empty order for all rows
             return -1
-        extras = None
+        extras, weights = None, batch.weights
         if weights is not None or record is not None or self.growth is not None:
-            extras = nouns.Extras(
-                NO_WEIGHTS if weights is None else weights,
-                1.0 if self.growth is None else self.growth,
-                NO_RECORD if record is None else record,
-            )
-        layout = memory.layout
+            weights = NO_WEIGHTS if weights is None else weights
+            extras = nouns.Extras(weights, self.growth or 1.0, record or NO_RECORD)
         from pril.core import loop  # which imports numba
 
-        return loop.run(
-            rows,
-            frozen(intervals),
-            loop.NO_ORDER if order is None else order,
-            self.rule,
-            self.geometry,
-            extras,
-            memory.arrays,
-            loop.make_desk(self.geometry, layout.n_scores, layout.n_features + 1, layout.n_classes),
-        )
+        order = loop.NO_ORDER if order is None else order
+        desk = loop.make_desk(self.geometry, *memory.layout.sizes())
+        given = frozen(batch.intervals), order, self.rule, self.geometry, extras
+        return loop.run(batch.rows, *given, memory.arrays, desk)
 
     # --- Rating ---
 

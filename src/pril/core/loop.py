@@ -34,49 +34,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof
 
-from pril.core.coarsening_by_row import (
-    SEEN,
-    SIZE,
-    SLOPES,
-    Evidence,
-    learn_label,
-    range_offset,
-)
-from pril.core.code_cache import (
-    alone,
-    any_order,
-    entry,
-    inserted,
-    on_type,
-    own_function,
-    part_of_loop,
-    prefetch,
-)
-from pril.core.nouns import (
-    FADING,
-    LATTICE,
-    LEAST,
-    MAX_DRIFT,
-    MOST,
-    N_COMMON,
-    N_SCORES,
-    PLACES,
-    Cells,
-    Csr,
-    Curved,
-    Dense,
-    Extras,
-    FixedThresholds,
-    Gram,
-    LeastSquares,
-    Likelihood,
-    Multiclass,
-    Pril,
-    Record,
-    State,
-    curved,
-    positive_part,
-)
+from pril.core import code_cache, nouns
+from pril.core.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, range_offset
+from pril.core.code_cache import any_order, inserted, on_type, own_function, part_of_loop, prefetch
+from pril.core.nouns import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
 
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
@@ -113,8 +74,8 @@ def _dot_cells(rows, t, w, k):
     return np.dot(rows.X[t], w[k, :-1]) + rows.constant * w[k, w.shape[1] - 1]
 
 
-def _dot_gram(rows, t, w, k):
-    return rows.scores[t]
+DOTS = {nouns.Dense: _dot_dense, nouns.Cells: _dot_cells, nouns.Csr: _dot_csr}
+dot = on_type(DOTS | {nouns.Gram: lambda rows, t, w, k: rows.scores[t]})
 
 
 def _fetch_dense(rows, t):
@@ -128,15 +89,8 @@ def _fetch_csr(rows, t):
     prefetch(rows.indices, rows.indptr[t])
 
 
-def _fetch_nothing(rows, t):
-    pass
-
-
 # Prefetch a row.
-fetch = on_type({Dense: _fetch_dense, Csr: _fetch_csr}, default=_fetch_nothing)
-
-
-dot = on_type({Dense: _dot_dense, Cells: _dot_cells, Csr: _dot_csr, Gram: _dot_gram})
+fetch = on_type({nouns.Dense: _fetch_dense, nouns.Csr: _fetch_csr}, default=lambda rows, t: None)
 
 
 @any_order
@@ -162,7 +116,7 @@ def _square_gram(rows, t):
     return float(rows.values[rows.slot[t], t])
 
 
-square = on_type({Dense: _square_dense, Csr: _square_csr, Gram: _square_gram})
+square = on_type({nouns.Dense: _square_dense, nouns.Csr: _square_csr, nouns.Gram: _square_gram})
 
 
 def _add_dense(rows, t, alpha, k, weights, before):
@@ -189,7 +143,7 @@ def _add_gram(rows, t, alpha, k, weights, before):
         _drop_smallest(rows, t + 1, weights.u[k])
 
 
-add = on_type({Dense: _add_dense, Csr: _add_csr, Gram: _add_gram})
+add = on_type({nouns.Dense: _add_dense, nouns.Csr: _add_csr, nouns.Gram: _add_gram})
 
 
 @own_function
@@ -219,28 +173,15 @@ def _drop_smallest(rows, start, coef):
     rows.size[1] += 1
 
 
-def _same_rows(rows):
-    return rows
-
-
 def _rows_of_sums(rows):
-    return Gram(rows.sums, rows.sums, rows.values, rows.slot, rows.since, rows.size, rows.budget)
+    _, sums, values, slot, since, size, budget = rows
+    return nouns.Gram(sums, sums, values, slot, since, size, budget)
 
 
 # Gram rows store the averaged model's scores in `sums`.
-under_sums = on_type({Gram: _rows_of_sums}, default=_same_rows)
-
-
-def _never(rows):
-    return False
-
-
-def _has_dropped(rows):
-    return rows.size[1] > 0
-
-
+under_sums = on_type({nouns.Gram: _rows_of_sums}, default=lambda rows: rows)
 # The mean needs the support rows of all iterates: it is lost when one is dropped.
-mean_is_lost = on_type({Gram: _has_dropped}, default=_never)
+mean_is_lost = on_type({nouns.Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
 
 
 # --- State: the additive sums --------------------------------------------------------------------
@@ -298,26 +239,11 @@ class Round(NamedTuple):
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
 
 
-def _same(geometry, u, shift):
-    return u
-
-
-weight = on_type({Curved: curved}, default=_same)
-
-
-def _threshold_mirrored(geometry, n, i, shift):
-    return weight(geometry, -n, shift)
-
-
-def _threshold_fixed(geometry, n, i, shift):
-    return i + 1.5
-
-
-threshold = on_type({FixedThresholds: _threshold_fixed}, default=_threshold_mirrored)
-
-
-def _fill_shared(geometry, u, shift, w):
-    pass  # w is u
+weight = on_type({nouns.Curved: nouns.curved}, default=lambda geometry, u, shift: u)
+threshold = on_type(
+    {nouns.FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
+    default=lambda geometry, n, i, shift: weight(geometry, -n, shift),
+)
 
 
 def _fill_curved(geometry, u, shift, w):
@@ -326,18 +252,9 @@ def _fill_curved(geometry, u, shift, w):
     w[0, w.shape[1] - 1] = 0.0  # there is no constant feature here
 
 
-fill_weights = on_type({Curved: _fill_curved}, default=_fill_shared)
-
-
-def _sums_themselves(geometry, u, w):
-    return u
-
-
-def _own_array(geometry, u, w):
-    return w
-
-
-where_weights_are = on_type({Curved: _own_array}, default=_sums_themselves)
+# Other weights are the sums themselves.
+where_weights_are = on_type({nouns.Curved: lambda kind, u, w: w}, default=lambda kind, u, w: u)
+fill_weights = on_type({nouns.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None)
 
 
 def _move_shared(geometry, weights, before, k, j, change):
@@ -352,7 +269,7 @@ def _move_curved(geometry, weights, before, k, j, change):
         weights.w[k, j] = weight(geometry, weights.u[k, j], weights.shift[0])
 
 
-move = on_type({Curved: _move_curved}, default=_move_shared)
+move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
@@ -388,10 +305,6 @@ def restore_order(thresholds, before):
                 cut[k + 1] = threshold(geometry, level, k, shift[0])
 
 
-def _settle_shared(geometry, model, alpha, c, rows, t):
-    pass
-
-
 def _settle_curved(geometry, model, alpha, c, rows, t):
     # No exponent moves by more than rate max(c, |alpha| |x|) in a round of weight c.
     _, u, _, w, shift = model.weights
@@ -405,7 +318,9 @@ def _settle_curved(geometry, model, alpha, c, rows, t):
             cut[i + 1] = threshold(geometry, n[i], i, shift[0])
 
 
-settle = on_type({Curved: _settle_curved}, default=_settle_shared)
+settle = on_type(
+    {nouns.Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None
+)
 
 
 @part_of_loop
@@ -421,11 +336,7 @@ def peak(geometry, u, n):
     return top
 
 
-def _mass_none(geometry, u, n, shift):
-    return 1.0
-
-
-_positive_part = part_of_loop(positive_part)
+_positive_part = part_of_loop(nouns.positive_part)
 
 
 def _mass_curved(geometry, u, n, shift):
@@ -437,7 +348,7 @@ def _mass_curved(geometry, u, n, shift):
     return total
 
 
-mass = on_type({Curved: _mass_curved}, default=_mass_none)
+mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -445,20 +356,12 @@ mass = on_type({Curved: _mass_curved}, default=_mass_none)
 # finite exactly when all of them are.
 
 
-def _squared_unused(rule, rows, t):
-    return 0.0
-
-
-def _squared_if_normalized(rule, rows, t):
-    return square(rows, t) if rule.normalize else 0.0
-
-
-def _squared_always(rule, rows, t):
-    return square(rows, t)
-
-
 squared_length = on_type(
-    {LeastSquares: _squared_if_normalized, Likelihood: _squared_always}, default=_squared_unused
+    {
+        nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+        nouns.Likelihood: lambda rule, rows, t: square(rows, t),
+    },
+    default=lambda rule, rows, t: 0.0,
 )
 
 
@@ -476,7 +379,9 @@ def _measure_each(rule, rows, t, w, scores):
     return scores, total
 
 
-measure = on_type({Multiclass: _measure_each}, default=_measure_one)
+measure = on_type({nouns.Multiclass: _measure_each}, default=_measure_one)
+# What `measure` returns, from an array.
+measured = on_type({nouns.Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0])
 
 
 @part_of_loop
@@ -497,14 +402,6 @@ def rank_of(score, cut):
     for i in range(start, stop):
         rank += score >= cut[i]
     return rank
-
-
-def _decode_cut(rule, score, cut):
-    return rank_of(score, cut)
-
-
-def _decode_best(rule, scores, cut):
-    return best_in(scores, 0, scores.shape[0] - 1)
 
 
 @part_of_loop
@@ -539,9 +436,6 @@ def _decode_likelihood(rule, score, cut):
     return best
 
 
-decode = on_type({Multiclass: _decode_best, Likelihood: _decode_likelihood}, default=_decode_cut)
-
-
 @own_function
 def best_in(scores, lo, hi):
     """Return the lowest rank in lo..hi with the largest score."""
@@ -550,6 +444,15 @@ def best_in(scores, lo, hi):
         if scores[k] > scores[best]:
             best = k
     return best
+
+
+decode = on_type(
+    {
+        nouns.Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
+        nouns.Likelihood: _decode_likelihood,
+    },
+    default=lambda rule, score, cut: rank_of(score, cut),
+)
 
 
 def _hinge_cut(rule, score, cut, lo, hi):
@@ -565,7 +468,7 @@ def _hinge_best(rule, scores, cut, lo, hi):
     return scores[decode(rule, scores, cut)] - scores[best_in(scores, lo, hi)]
 
 
-hinge = on_type({Multiclass: _hinge_best}, default=_hinge_cut)
+hinge = on_type({nouns.Multiclass: _hinge_best}, default=_hinge_cut)
 
 
 # `step` moves the thresholds, sets `work.alpha`, and returns how many constraints were
@@ -611,20 +514,12 @@ def _step_multiclass(rule, thresholds, own, work, scores, squared, lo, hi, now):
     return 1, True
 
 
-def _no_parts(rule, memory):
-    return None
-
-
 def _evidence(rule, memory):
     return Evidence(memory.numbers, memory.integers[PLACES + N_COMMON :])
 
 
 # The rule's own parts of a memory.
-own_parts = on_type({Likelihood: _evidence}, default=_no_parts)
-
-
-def _changes_all(rule, size, n_classes, lo, hi):
-    return 0, size
+own_parts = on_type({nouns.Likelihood: _evidence}, default=lambda rule, memory: None)
 
 
 def _changes_its_range(rule, size, n_classes, lo, hi):
@@ -634,7 +529,9 @@ def _changes_its_range(rule, size, n_classes, lo, hi):
 
 
 # Which numbers of the last part of a memory, of this size, a row changes: the first, and how many.
-changes = on_type({Likelihood: _changes_its_range}, default=_changes_all)
+changes = on_type(
+    {nouns.Likelihood: _changes_its_range}, default=lambda rule, size, n_classes, lo, hi: (0, size)
+)
 
 
 # A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
@@ -727,24 +624,16 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
 
 step = on_type(
     {
-        Pril: _step_pril,
-        LeastSquares: _step_least_squares,
-        Multiclass: _step_multiclass,
-        Likelihood: _step_likelihood,
+        nouns.Pril: _step_pril,
+        nouns.LeastSquares: _step_least_squares,
+        nouns.Multiclass: _step_multiclass,
+        nouns.Likelihood: _step_likelihood,
     }
 )
 
 
-def _age_equal(rule, t):
-    return 1.0
-
-
-def _age_growing(rule, t):
-    return float(t)
-
-
 # How much the iterate of round t weighs in the mean.
-age = on_type({Likelihood: _age_growing}, default=_age_equal)
+age = on_type({nouns.Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
 
 
 @part_of_loop
@@ -767,48 +656,25 @@ def fill_cuts(geometry, n, shift, cut):
     cut[n.shape[0] + 1] = inf
 
 
-def _mean_score(rule, score, sums, weight):
-    return score - sums / weight
-
-
-def _mean_scores(rule, scores, sums, weight):
-    for k in range(scores.shape[0]):
-        sums[k] = scores[k] - sums[k] / weight
-    return sums
-
-
-# Turn the scores of the iterate and of the sums into those of the mean.
-mean_scores = on_type({Multiclass: _mean_scores}, default=_mean_score)
-
-
-def _write_score(rule, score, unit, table, i):
-    table[i, 0] = score / unit
-
-
-def _write_scores(rule, scores, unit, table, i):
-    for k in range(scores.shape[0]):
-        table[i, k] = scores[k] / unit
-
-
-write_scores = on_type({Multiclass: _write_scores}, default=_write_score)
-
-
 @part_of_loop
-def note(rule, model, record, i, rows, t, scores, lo, hi, before):
+def note(rule, model, record, i, rows, t, lo, hi, before):
     """Record what the predicting model says of row t before it is learned."""
-    state, work = model.state, model.work
+    state, work, scores = model.state, model.work, record.scores[i]
     geometry, n, mean_n, cut, shift = model.thresholds
-    if state.mean_u.shape[0] > 0 and before > 0.0 and not mean_is_lost(rows):
-        sums, _ = measure(rule, under_sums(rows), t, state.mean_u, record.scores[i])
-        scores = mean_scores(rule, scores, sums, before)
+    averages = state.mean_u.shape[0] > 0 and before > 0.0 and not mean_is_lost(rows)
+    if averages:
+        measure(rule, under_sums(rows), t, state.mean_u, scores)
         for k in range(n.shape[0]):
             work.n[k] = n[k] - mean_n[k] / before
         fill_cuts(geometry, work.n, 0.0, work.cut)
         cut = work.cut
-    unit = mass(geometry, state.u, n, shift)
-    record.rank[i] = decode(rule, scores, cut)
-    record.hinge[i] = 0.0 if hi < lo else hinge(rule, scores, cut, lo, hi) / unit
-    write_scores(rule, scores, unit, record.scores, i)
+    for k in range(scores.shape[0]):
+        scores[k] = work.scores[k] - scores[k] / before if averages else work.scores[k]
+    unit, found = mass(geometry, state.u, n, shift), measured(rule, scores)
+    record.rank[i] = decode(rule, found, cut)
+    record.hinge[i] = 0.0 if hi < lo else hinge(rule, found, cut, lo, hi) / unit
+    for k in range(scores.shape[0]):
+        scores[k] /= unit
     if record.cuts.shape[0] > 0:
         for k in range(cut.shape[0]):
             record.cuts[i, k] = cut[k]
@@ -842,7 +708,7 @@ def walk(rows, intervals, order, rule, model, extras):
         hi = intervals[t, 1]
         if extras is not None:
             if extras.record.rank.shape[0] > 0:
-                note(rule, model, extras.record, i, rows, t, scores, lo, hi, before)
+                note(rule, model, extras.record, i, rows, t, lo, hi, before)
         if hi < lo:
             continue
         rounds += 1
@@ -888,32 +754,7 @@ NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
 
-@inserted
-def part(memory, i):
-    """Return a part of a memory."""
-    integers = memory.integers
-    return memory.numbers[integers[PLACES + i] : integers[PLACES + i + 1]]
-
-
-@inserted
-def lay_out(memory):
-    """Return the state of a memory."""
-    weights, numbers, integers = memory
-    n_scores, fading = integers[N_SCORES], integers[FADING]
-    return State(
-        u=weights[:n_scores],
-        mean_u=weights[n_scores:],
-        n=part(memory, 2),
-        mean_n=part(memory, 3),
-        shift=part(memory, 4),
-        clock=part(memory, 5),
-        fading=numbers[integers[PLACES + N_COMMON] : fading],
-        growing=numbers[fading:],
-        counts=integers[:LATTICE],
-        lattice=integers[LATTICE : LATTICE + 1],
-    )
-
-
+lay_out = inserted(nouns.lay_out)
 N_SPARE = 5
 
 
@@ -926,7 +767,7 @@ class Desk(NamedTuple):
 
 def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
-    w = np.empty((n_scores, width)) if isinstance(geometry, Curved) else None
+    w = np.empty((n_scores, width)) if isinstance(geometry, nouns.Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
@@ -951,7 +792,7 @@ def set_up(rule, geometry, memory, desk):
     return Model(weights, thresholds, state, own_parts(rule, memory), scratch)
 
 
-@entry
+@code_cache.entry
 def run(rows, intervals, order, rule, geometry, extras, memory, desk):
     """Learn from each row once: those that `order` names, or all as they come if it is empty.
 
@@ -1011,7 +852,7 @@ class OneRow(NamedTuple):
     kept: Any  # room for a copy of the numbers of the memory; then the weight of the row
 
 
-@alone
+@code_cache.alone
 def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     """Learn a row in place; return -1, or a number >= 0 if it was refused and nothing changed.
 
@@ -1038,8 +879,8 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         importance = row.kept[numbers.shape[0] :]
         if importance[0] != 1.0:
             integers[LATTICE] = 0
-        record = Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
-        extras = Extras(importance, growth, record)
+        record = nouns.Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
+        extras = nouns.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
         if is_bounded(most) and is_bounded(rest):
@@ -1060,7 +901,7 @@ class Rating(NamedTuple):
     unit: Any  # (2,), what divides weights and thresholds; the number of rounds they are of
 
 
-@alone
+@code_cache.alone
 def rate_row(rule, geometry, memory, rating, rows):
     """Score a row and return its rank, or -1 if its scores are not finite."""
     w, cut, scores, unit = rating

@@ -127,11 +127,7 @@ class Memory:
     @property
     def state(self) -> nouns.State:
         """What all learners have, as the loop sees it."""
-        common = list(self.parts().values())[: nouns.N_COMMON]
-        begin, end = self.layout.places()[nouns.N_COMMON], self.integers[nouns.FADING]
-        own = self.numbers[begin:end], self.numbers[end:]
-        lattice = self.integers[nouns.LATTICE : nouns.LATTICE + 1]
-        return nouns.State._make([*common, *own, self.counts, lattice])
+        return nouns.lay_out(self.arrays)
 
     @property
     def arrays(self) -> nouns.Arrays:

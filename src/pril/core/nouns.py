@@ -93,6 +93,26 @@ LATTICE, N_SCORES, FADING, PLACES = 3, 4, 5, 6
 N_COMMON = 6  # parts that every memory has
 
 
+def lay_out(memory: Arrays) -> State:
+    """Return the state of a memory, compiled or not."""
+    weights, numbers, integers = memory
+    n_scores, fading = integers[N_SCORES], integers[FADING]
+    n, mean_n, shift = integers[PLACES + 2], integers[PLACES + 3], integers[PLACES + 4]
+    clock, own = integers[PLACES + 5], integers[PLACES + N_COMMON]
+    return State(
+        u=weights[:n_scores],
+        mean_u=weights[n_scores:],
+        n=numbers[n:mean_n],
+        mean_n=numbers[mean_n:shift],
+        shift=numbers[shift:clock],
+        clock=numbers[clock:own],
+        fading=numbers[own:fading],
+        growing=numbers[fading:],
+        counts=integers[:LATTICE],
+        lattice=integers[LATTICE : LATTICE + 1],
+    )
+
+
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
 
 

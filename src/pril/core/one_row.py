@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import learning, ranking
 from pril.core.arrays import Array
-from pril.core.label_values import is_missing
 from pril.core.parts import Parts
+from pril.core.ranking import is_missing
 from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
 from pril.core.threads import aside, unchanged_on_failure
@@ -60,6 +60,8 @@ class RowStream:
         Predict each row before it is learned, and keep here how far the prediction was off.
     strict : bool, default=False
         Refuse a dict that lacks a feature or has another one.
+    grows : bool, default=None
+        Whether a dict may bring new features. None: if the model has not learned yet.
 
     Attributes
     ----------
@@ -80,6 +82,7 @@ class RowStream:
         encode: Callable[[Any], Any] | None = None,
         errors: RecentErrors | None = None,
         strict: bool = False,
+        grows: bool | None = None,
     ) -> None:
         if unknown not in ("error", "ignore"):
             raise InputError(f"unknown must be 'error' or 'ignore', got {unknown!r}")
@@ -96,7 +99,7 @@ class RowStream:
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
         self._shared = aside(self._learner)  # its lock is held by the thread that uses the learner
-        self.grows = not learning.has_learned(self._learner)  # a dict may bring new features
+        self.grows = not learning.has_learned(self._learner) if grows is None else grows
         self._begin()
 
     def _begin(self) -> None:
@@ -164,7 +167,7 @@ class RowStream:
 
     def __reduce__(self) -> Any:
         own = self.model, self.unknown, self._encode, self._errors, self.strict
-        return _resumed, (*own, self.grows)
+        return RowStream, (*own, self.grows)
 
     def __repr__(self) -> str:
         return f"RowStream({self.model!r}, unknown={self.unknown!r})"
@@ -377,15 +380,13 @@ class RowStream:
         new = [name for name in x if name not in self._names]
         if self.strict and (lacking := [name for name in self._names if name not in x]):
             raise InputError(f"x lacks the feature {shown(lacking[0])}, which strict=True refuses")
-        if new and (not self.grows or (self.strict and self._names)):
-            if self.unknown == "error":
-                raise InputError(
-                    f"x has a feature {shown(new[0])} that the model does not know; "
-                    "stream(unknown='ignore') leaves such features out"
-                )
-            new = []
-        if not learning:
-            new = []
+        may_grow = self.grows and not (self.strict and self._names)
+        if new and not may_grow and self.unknown == "error":
+            raise InputError(
+                f"x has a feature {shown(new[0])} that the model does not know; "
+                "stream(unknown='ignore') leaves such features out"
+            )
+        new = new if learning and may_grow else []
         for name in new:
             if not isinstance(name, str):
                 raise InputTypeError(f"names of features must be strings, got {shown(name)} in x")
@@ -475,10 +476,3 @@ class RowStream:
         with self._shared.lock:
             self._rank(x)
             return dict(zip(self._answers, self._one.chances().tolist(), strict=True))
-
-
-def _resumed(*own: Any) -> RowStream:
-    """Return the stream of a model that was copied with its stream."""
-    stream = RowStream(*own[:-1])
-    stream.grows = own[-1]
-    return stream

@@ -1,4 +1,4 @@
-"""Order of classes, and labels as intervals of ranks.
+"""Labels as users write them, the order of classes, and labels as intervals of ranks.
 
 Everything behind this module sees a label as two ranks, ``lo <= hi`` in ``0..K-1``: an exact label
 has ``lo == hi``, "at least" has ``hi == K - 1``. So nothing else in the package asks whether a
@@ -12,28 +12,413 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
 
+from pril.core.arrays import NO_LABEL as NO_LABEL
 from pril.core.arrays import Array, Ranks
-from pril.core.label_values import NO_LABEL as NO_LABEL
-from pril.core.label_values import Labels as Labels
-from pril.core.label_values import distinct as distinct
-from pril.core.label_values import is_missing as is_missing
-from pril.core.label_values import is_range as is_range
-from pril.core.label_values import join as join
-from pril.core.label_values import named as named
-from pril.core.label_values import plain as plain
-from pril.core.label_values import read as read
-from pril.core.label_values import stack as stack
+from pril.core.arrays import named as named
+from pril.core.arrays import plain as plain
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 UNKNOWN = -2  # the rank of a value that is not among the classes
 MOST_TRIMMED = 0.5  # share of the votes that may be left out at each end
+
+
+class Labels(NamedTuple):
+    """A table of labels: one column if exact, two for intervals, one a rater for votes."""
+
+    values: Array  # (n, columns): int64, float64 with NaN for missing, or codes
+    dtype: np.dtype[Any]  # of the labels as the user wrote them
+    vocabulary: Array | None = None  # what the codes stand for; a missing value has code -1
+    ordered: bool = False  # whether the vocabulary is in order, as an ordered Categorical's is
+    declared: bool = False  # whether the vocabulary was declared, as any Categorical's is
+    block: int | None = None  # of which it has all rows
+    places: tuple[str, ...] = ()  # where each row came from, if not from the row of its number
+
+    def missing(self) -> NDArray[np.bool_]:
+        """Return where a value is missing."""
+        if self.vocabulary is not None:
+            return self.values < 0
+        if self.values.dtype.kind != "f":  # integers have no way to say it
+            return np.zeros(self.values.shape, dtype=bool)
+        return np.isnan(self.values)
+
+    def labelled(self) -> NDArray[np.bool_]:
+        """Return which rows have a label."""
+        return ~np.logical_and.reduce(self.missing(), axis=1)
+
+    def take(self, rows: Array | slice) -> Labels:
+        """Return some of the rows."""
+        return self._replace(values=self.values[rows])
+
+    def seen(self) -> Array:
+        """Return the distinct values that occur, ascending."""
+        if self.vocabulary is not None:
+            codes = np.unique(self.values)
+            return np.sort(self.vocabulary[codes[codes >= 0]])
+        if self.values.dtype.kind == "f":
+            return np.unique(self.values[np.isfinite(self.values)])
+        low, high = (
+            (int(self.values.min()), int(self.values.max())) if self.values.size else (0, -1)
+        )
+        if high - low < self.values.size:
+            return np.flatnonzero(np.bincount(self.values.ravel() - low)) + low
+        return np.unique(self.values)
+
+    def cell(self, t: int, column: int) -> Any:
+        """Return one value as the user wrote it."""
+        value = self.values[t, column]
+        if self.vocabulary is not None:
+            return None if value < 0 else plain(self.vocabulary[value])
+        if np.isnan(value):
+            return None
+        return plain(value.astype(self.dtype) if np.isfinite(value) else value)
+
+    def cells(self, t: int) -> tuple[Any, ...]:
+        """Return the values of one row as the user wrote them."""
+        return tuple(self.cell(t, column) for column in range(self.values.shape[1]))
+
+    def row(self, t: int) -> Any:
+        """Return one row as the user wrote it."""
+        cells = self.cells(t)
+        return cells[0] if len(cells) == 1 else cells
+
+    def declared_codes(self) -> dict[Any, int]:
+        """Return the codes of the categories of a Categorical, nothing for other labels."""
+        if self.vocabulary is None or not self.declared:
+            return {}
+        return {word: code for code, word in enumerate(self.vocabulary.tolist())}
+
+    def recoded(self, codes: dict[Any, int]) -> Array:
+        """Return the values as codes of a common vocabulary, which grows by what is new here."""
+        if self.vocabulary is None:
+            return np.full(self.values.shape, -1)
+        words = self.vocabulary.tolist()
+        return np.array([*(codes.setdefault(word, len(codes)) for word in words), -1])[self.values]
+
+    def place(self, t: int) -> str:
+        """Return where a row is, to be named in a message."""
+        if self.places:
+            return self.places[t]
+        return f"row {t}" if self.block is None else f"block {self.block}, row {t}"
+
+
+# --- Reading -------------------------------------------------------------------------------------
+
+
+def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
+    """Read a table of labels with one of the given numbers of columns (none given: any)."""
+    if isinstance(y, Labels):  # read before
+        return y
+    if y is None:
+        raise InputError(f"requires {name} to be passed, but the target {name} is None")
+    if hasattr(y, "tocsr"):
+        raise InputTypeError(
+            f"{name} must be a dense table of labels, got a sparse matrix: pass {name}.toarray()"
+        )
+    if hasattr(y, "__dlpack_device__"):  # labels are read on the host
+        fetch = getattr(y, "cpu", None) or getattr(y, "get", None)  # PyTorch's name, CuPy's name
+        y = fetch() if callable(fetch) else y
+    table = columns_of(y)
+    if table is None:
+        labels = _read_array(y, name)
+    else:
+        labels = join([_read_array(column, name) for column in table], name)
+    values = labels.values
+    if values.ndim == 2 and values.shape[1] == 1 and 2 in columns:
+        warnings.warn(
+            f"A column-vector {name} was passed when a 1d array was expected. Please change the "
+            f"shape of {name} to (n_samples,), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=2,
+        )
+    if values.ndim == 1:
+        values = values[:, np.newaxis]
+    if values.ndim != 2 or (columns and values.shape[1] not in columns):
+        hint = "; pass two arrays as numpy.column_stack([lower, upper])" if len(values) == 2 else ""
+        raise InputError(
+            f"{name} should be a 1d array of labels"
+            + (" or have two columns, the lower and the upper end" if 2 in columns else "")
+            + f", got an array of shape {np.shape(y)} instead{hint}"
+        )
+    has_ends = 2 in columns and values.shape[1] == 2
+    if has_ends and values.dtype.kind == "f" and np.isinf(values).any():
+        # -inf as a lower end and inf as an upper one are open ends.
+        values = np.where(values == (-np.inf, np.inf), np.nan, values)
+    return labels._replace(values=values)
+
+
+def columns_of(y: Any) -> list[Any] | None:
+    """Return the columns of a table; None if y is no table of named columns."""
+    if hasattr(y, "iloc") and hasattr(y, "columns"):  # pandas
+        return [y.iloc[:, column] for column in range(y.shape[1])]
+    if hasattr(y, "get_columns"):  # polars
+        return list(y.get_columns())
+    if hasattr(y, "column_names"):  # pyarrow
+        return list(y.columns)
+    names = getattr(getattr(y, "dtype", None), "names", None)  # a structured array of NumPy
+    return None if names is None else [y[field] for field in names]
+
+
+def _read_array(y: Any, name: str) -> Labels:
+    """Read one array, list or column; its shape is checked by the caller."""
+    if isinstance(y, np.ma.MaskedArray):  # a masked label is a missing one
+        hidden = np.ma.getmaskarray(y)
+        y = np.where(hidden, np.array(None), y.data) if hidden.any() else y.data
+    dtype: Any = getattr(y, "dtype", None)
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):  # a Categorical of pandas
+        vocabulary = np.asarray(dtype.categories)
+        if len({_kind(word) for word in vocabulary.tolist()}) > 1:
+            raise InputTypeError(
+                f"{name}: categories must be all numbers or all strings, got {named(vocabulary)}"
+            )
+        codes = np.asarray(getattr(y, "cat", y).codes, dtype=np.int64)
+        return Labels(codes, vocabulary.dtype, vocabulary, bool(dtype.ordered), declared=True)
+    if type(dtype).__name__ == "Enum":  # polars
+        codes = y.to_physical().cast(int).fill_null(-1).to_numpy()
+        vocabulary = np.array(dtype.categories.to_list(), dtype=object)
+        return Labels(codes, vocabulary.dtype, vocabulary, ordered=True, declared=True)
+    if hasattr(y, "dictionary_encode"):  # pyarrow
+        return _read_arrow(y, name)
+    if hasattr(y, "factorize") and str(dtype).startswith("str"):  # strings of pandas
+        codes, words = y.factorize()
+        vocabulary = np.array(list(words), dtype=object)
+        return Labels(codes.astype(np.int64), vocabulary.dtype, vocabulary)
+    labels = None
+    if isinstance(y, list | tuple):
+        are_plain = {str, tuple, type(None)}.isdisjoint(map(type, y))
+        labels = None if are_plain else _read_distinct(list(y), name)
+    elif getattr(dtype, "kind", "") in ("O", "U"):
+        array = np.asarray(y)
+        labels = _read_distinct(array.ravel().tolist(), name)
+        if labels is not None and array.ndim > 1:
+            labels = labels._replace(values=labels.values.reshape(array.shape))
+    return _read_values(y, name) if labels is None else labels
+
+
+def _read_distinct(rows: list[Any], name: str) -> Labels | None:
+    """Read each different value or pair once, and give it to all rows that have it.
+
+    Returns None if something is wrong: reading row by row names the row.
+    """
+    try:
+        codes = {row: code for code, row in enumerate(dict.fromkeys(rows))}
+        labels = _read_values(list(codes), name)
+    except (TypeError, ValueError):
+        return None
+    index = np.fromiter(map(codes.__getitem__, rows), dtype=np.intp, count=len(rows))
+    return labels._replace(values=labels.values[index])
+
+
+def _read_arrow(y: Any, name: str) -> Labels:
+    """Read an array of pyarrow, in one chunk or in many."""
+    if hasattr(y, "unify_dictionaries"):
+        y = y.unify_dictionaries().combine_chunks()
+    if "string" in str(y.type) and not hasattr(y, "dictionary"):
+        y = y.dictionary_encode()
+    if not hasattr(y, "dictionary"):
+        return _read_values(y.to_numpy(zero_copy_only=False), name)
+    codes = y.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    words = y.dictionary.to_pylist()
+    if y.type.ordered:
+        vocabulary = np.array(words, dtype=object)
+        return Labels(codes, vocabulary.dtype, vocabulary, ordered=True, declared=True)
+    labels = _read_values([*words, None], name)  # the last one is the missing value
+    return labels._replace(values=labels.values[codes])
+
+
+def _read_values(y: Any, name: str) -> Labels:
+    """Read an array or a list, value by value if they are not numbers."""
+    dtype: Any = getattr(y, "dtype", None)
+    try:
+        array = np.asarray(y)
+    except ValueError:  # rows of different lengths
+        return _read_objects(_as_objects(y, name), name)
+    if array.ndim == 0:
+        raise InputError(f"{name} should be a 1d array of labels, got {y!r} instead")
+    kind = array.dtype.kind
+    if kind in "mM":
+        raise InputTypeError(
+            f"{name}, row 0: labels must be numbers or strings, got {array.dtype}: cut them into "
+            "classes first, for example with pandas.cut"
+        )
+    if kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{name}: {array.max()} is too large for a label")
+    if kind in "biu":
+        return Labels(array.astype(np.int64, copy=False), array.dtype)
+    if kind == "f":
+        return Labels(array.astype(np.float64, copy=False), array.dtype)
+    # NumPy turns all values of a mixed list into strings: read the original values.
+    return _read_objects(
+        array if array.ndim > 1 and dtype is not None else _as_objects(y, name), name
+    )
+
+
+def _as_objects(y: Any, name: str) -> Array:
+    """Return a list of labels or of pairs as an array of Python objects."""
+    rows = list(y)
+    pairs = [isinstance(row, (tuple, list, np.ndarray)) for row in rows]
+    if not any(pairs):
+        array = np.empty(len(rows), dtype=object)
+        array[:] = rows
+        return array
+    first = pairs.index(True)
+    width = len(rows[first])
+    array = np.empty((len(rows), width), dtype=object)
+    for t, row in enumerate(rows):
+        if pairs[t] and len(row) != width:
+            raise RowError(name, t, f"{row!r} has {len(row)} values, others have {width}")
+        if not pairs[t] and not is_missing(row):
+            raise InputTypeError(
+                f"{name}, row {t}: {plain(row)!r} is a single label, but row {first} is a pair, "
+                f"{rows[first]!r}; write an exact label as a pair too, such as (4, 4)"
+            )
+        array[t] = row
+    return array
+
+
+def _read_objects(array: Array, name: str) -> Labels:
+    """Read Python objects: numbers, strings, Intervals of pandas, missing values."""
+    codes: dict[Any, int] = {}
+    known: dict[type, str] = {}
+    flat = np.empty(array.size, dtype=np.int64)
+    for p, cell in enumerate(array.ravel().tolist()):
+        if is_missing(cell):
+            flat[p] = -1
+            continue
+        value = plain(cell)
+        if type(value) not in known:
+            kind = known[type(value)] = _kind(value)
+            if kind == "other" or kind != next(iter(known.values())):
+                t = p // (array.size // len(array))
+                besides = f" besides {next(iter(codes))!r}" if codes else ""
+                advice = ": decode them first" if isinstance(value, bytes) else ""
+                raise InputTypeError(
+                    f"{name}, row {t}: labels must be all numbers or all strings, got {value!r}"
+                    f" of type {type(value).__name__}{besides}{advice}"
+                )
+        flat[p] = codes.setdefault(value, len(codes))
+    found = list(codes)
+    if not found or isinstance(found[0], Real):
+        whole = bool(found) and all(isinstance(value, Integral) for value in found)
+        if whole and max(map(abs, found)) > 2**53:
+            largest = max(found, key=abs)
+            raise InputError(f"{name}: {largest!r} is too large for a label among Python objects")
+        lookup = np.array([*found, np.nan], dtype=np.float64)
+        dtype = np.dtype(np.int64 if whole else np.float64)
+        return Labels(lookup[flat].reshape(array.shape), dtype)
+    return Labels(flat.reshape(array.shape), np.dtype(object), np.array(found, dtype=object))
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    if is_range(value):
+        return "range"
+    return "number" if isinstance(value, Real) else "other"
+
+
+def is_range(value: Any) -> bool:
+    """Tell whether a value is a range of numbers, an Interval of pandas."""
+    return hasattr(value, "closed") and hasattr(value, "overlaps")
+
+
+def is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA from a label."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def join(parts: list[Labels], name: str) -> Labels:
+    """Put the columns of a DataFrame side by side."""
+    if not parts:
+        return Labels(np.empty((0, 0)), np.dtype(float))
+    if len({part.vocabulary is None for part in (_leading(parts), *_speaking(parts))}) > 1:
+        raise InputTypeError(
+            f"{name} has a column of numbers beside a column of strings or categories"
+        )
+    categories = [[*part.declared_codes()] for part in parts if part.declared]
+    if any(own != categories[0] for own in categories):
+        raise InputError(
+            f"the Categorical columns of {name} must have the same categories, got "
+            f"{' and '.join(map(named, categories))}"
+        )
+    joined = _put(parts, np.column_stack)
+    strangers = [word for word in joined.declared_codes() if word not in categories[0]]
+    if strangers:
+        raise InputError(
+            f"{name}: {strangers[0]!r} is not one of the categories {named(categories[0])}"
+        )
+    return joined
+
+
+def _speaking(tables: Sequence[Labels]) -> Sequence[Labels]:
+    """Return the tables that are not all missing; all, if all are."""
+    return [table for table in tables if not table.missing().all()] or tables
+
+
+def _leading(tables: Sequence[Labels]) -> Labels:
+    """Return the labels whose kind all must have: a Categorical, or any that are not missing."""
+    return next((table for table in tables if table.declared), _speaking(tables)[0])
+
+
+def _put(tables: Sequence[Labels], together: Callable[..., Array]) -> Labels:
+    """Return tables put together, with the words of all, those of a Categorical first."""
+    first = _leading(tables)
+    if first.vocabulary is None:
+        # Words beside numbers are all missing.
+        values = [t.values if t.vocabulary is None else np.nan * t.values for t in tables]
+        dtype = np.result_type(*(table.dtype for table in _speaking(tables)))
+        return first._replace(values=together(values), dtype=dtype)
+    codes = first.declared_codes()
+    values = [table.recoded(codes) for table in tables]
+    vocabulary = np.array(list(codes), dtype=first.dtype)
+    return first._replace(values=together(values), vocabulary=vocabulary)
+
+
+def distinct(labels: Labels) -> Labels:
+    """Return the distinct rows, each at its first place: they determine the classes."""
+    codes = np.zeros(len(labels.values), dtype=np.int64)
+    for column in labels.values.T:
+        values, inverse = np.unique(column, return_inverse=True)
+        codes = codes * len(values) + inverse
+    first = np.sort(np.unique(codes, return_index=True)[1])
+    places = tuple(labels.place(int(t)) for t in first)
+    return labels._replace(values=labels.values[first], places=places)
+
+
+def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
+    """Concatenate tables, as if they were read at once."""
+    widths = [table.values.shape[1] for table in tables]
+    for width in widths:
+        if width != widths[0]:
+            raise InputError(
+                f"{name} must have as many columns in every block, got {widths[0]} and {width}"
+            )
+    first = _leading(tables)
+    for table in _speaking(tables):
+        if (table.vocabulary is None) != (first.vocabulary is None):
+            raise _mixed(first, table, name)
+    for words in (table.vocabulary for table in tables if first.declared):
+        if words is not None and words.tolist() != list(first.declared_codes()):
+            raise InputError(
+                f"{name} must be a Categorical of the same categories in every block, got "
+                f"{named(first.vocabulary)} and {named(words)}"
+            )
+    places = tuple(place for table in tables for place in table.places)
+    return _put(tables, np.concatenate)._replace(block=None, places=places)
+
+
+def _mixed(one: Labels, other: Labels, name: str) -> TypeError:
+    spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
+    both = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
+    return InputTypeError(f"{name}: labels must be all numbers or all strings, got {both}")
 
 
 # --- Order and ranks -----------------------------------------------------------------------------
@@ -81,6 +466,8 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
     if is_range(classes[0]):
         _check_apart(spoken[0], classes, name)
     elif isinstance(classes[0], str):
+        from pril.core.range_texts import ranges_among  # of words
+
         _refuse_texts(tables, ranges_among(classes.tolist()), name)
     if isinstance(classes[0], str) and len(classes) > 2 and not are_numbered(classes):
         sorting = f"were sorted as strings, {named(classes)}"
@@ -154,14 +541,13 @@ def to_intervals(
     refused, and so is a value that is not among the classes, unless `allow_unknown`: its rank is
     then `UNKNOWN`.
     """
-    ranks = _rank(labels, classes)
-    if labels.may_be_missing():
-        missing = labels.missing()
-        if missing.any():
-            ranks = np.where(missing, (0, len(classes) - 1), ranks)
+    ranks, missing = _rank(labels, classes), labels.missing()
+    has_gaps = missing.any()
+    if has_gaps:
+        ranks = np.where(missing, (0, len(classes) - 1), ranks)
     ranks = np.ascontiguousarray(ranks if ranks.shape[1] == 2 else np.repeat(ranks, 2, axis=1))
     _check_ranks(ranks, labels, classes, name=name, allow_unknown=allow_unknown)
-    if labels.may_be_missing():
+    if has_gaps:
         ranks[~labels.labelled()] = NO_LABEL
     return ranks
 
@@ -173,25 +559,21 @@ def is_labelled(intervals: Ranks) -> NDArray[np.bool_]:
 
 def _rank(labels: Labels, classes: Array) -> Ranks:
     """Return the rank of each value, `UNKNOWN` where it is missing or not among the classes."""
-    n_classes = len(classes)
-    values = labels.values
+    n_classes, values = len(classes), labels.values
     if labels.vocabulary is not None or classes.dtype.kind not in "biuf":
-        ranks = _look_up(labels, classes)
-    elif _is_contiguous(classes):
-        first = int(classes[0])
-        if values.dtype.kind == "f":
-            rank = values - first
-            inside = (rank >= 0) & (rank < n_classes) & (values == np.floor(values))
-            ranks = np.where(inside, rank, UNKNOWN).astype(np.int64)
-        else:
-            ranks = np.ascontiguousarray(values - first if first else values)
-            # As unsigned, negative ranks are huge: one comparison finds all unknown labels.
-            if ranks.size and ranks.view(np.uint64).max() >= n_classes:
-                ranks = np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
-    else:
+        return _look_up(labels, classes)
+    if not _is_contiguous(classes):
         order = np.argsort(classes)
         at = np.minimum(np.searchsorted(classes, values, sorter=order), n_classes - 1)
-        ranks = np.where(classes[order[at]] == values, order[at], UNKNOWN)
+        return np.where(classes[order[at]] == values, order[at], UNKNOWN)
+    first = int(classes[0])
+    ranks = np.ascontiguousarray(values - first if first else values)
+    if values.dtype.kind == "f":
+        inside = (ranks >= 0) & (ranks < n_classes) & (values == np.floor(values))
+        return np.where(inside, ranks, UNKNOWN).astype(np.int64)
+    # As unsigned, negative ranks are huge: one comparison finds all unknown labels.
+    if ranks.size and ranks.view(np.uint64).max() >= n_classes:
+        return np.where((ranks >= 0) & (ranks < n_classes), ranks, UNKNOWN)
     return ranks
 
 
@@ -274,37 +656,6 @@ def find_classes(labels: Labels, classes: Any = None, *, name: str = "y") -> Arr
     return given
 
 
-def agreed_classes(table: Labels, known: Array | None, given: list[Any], skip: Any) -> Array:
-    """Return the classes of a model that goes on learning, lowest first.
-
-    Those known before, those named now and the order of a Categorical must be the same; `skip` is
-    an object that was compared before.
-    """
-    for classes in (check_classes(one) for one in given if one is not skip):
-        if known is not None and not np.array_equal(classes, known):
-            raise InputError(
-                f"classes must stay the same: {named(known)} were set before, now they are "
-                f"{named(classes)}"
-            )
-        known = classes
-    if known is not None and given:
-        warn_of_order(table, known)
-    elif table.ordered:
-        if known is None:
-            known = table.vocabulary
-        elif not same_order(table, known):
-            raise InputError(
-                f"y is a Categorical ordered {named(table.vocabulary)}, against the classes "
-                f"{named(known)} set before"
-            )
-    if known is None:
-        raise InputError(
-            "classes must be passed on the first call to partial_fit, lowest first (or set "
-            "classes on the estimator, or pass y as an ordered Categorical)"
-        )
-    return known
-
-
 def warn_of_order(labels: Labels, classes: Array, *, name: str = "y") -> None:
     """Warn if labels have an order of their own that contradicts the classes given."""
     if labels.ordered and not same_order(labels, classes):
@@ -342,9 +693,8 @@ def _warn_of_gaps(labels: Labels, ranks: Ranks, classes: Array, name: str) -> No
     """Warn if labels that the classes were taken from speak of more classes than were seen."""
     if labels.values.shape[1] == 1:
         return
-    doubtful = np.zeros(len(ranks), dtype=bool)
-    if labels.may_be_missing():
-        doubtful = labels.missing().sum(axis=1) == 1
+    missing = labels.missing()
+    doubtful = missing[:, 0] != missing[:, 1]
     if labels.vocabulary is None:
         spans = labels.values[:, 1] - labels.values[:, 0]  # NaN where an end is missing
         doubtful |= spans > ranks[:, 1] - ranks[:, 0]
@@ -421,122 +771,3 @@ def rank_bounds(
     bins = np.column_stack([first, np.maximum(first, last)])
     bins[silent] = NO_LABEL
     return bins
-
-
-# --- Ranges of classes as people write them: "3-4", "at least good", "B or better" -------------
-
-# A finite number in text, the same wherever text is read: no marks but a point, no other base.
-NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"
-# Words and signs between the two classes of a range, and beside the one class of an open range.
-BETWEEN = re.compile(r"-|\u2013|\u2014|\.\.+|\bto\b|\bor\b", re.IGNORECASE)
-OPEN = {
-    "at least": re.compile(
-        r"(?:>=|\u2265|at least )(.+)|(.+?)(?:\+| or (?:more|higher|better))", re.I
-    ),
-    "at most": re.compile(r"(?:<=|\u2264|at most |up to )(.+)|(.+) or (?:less|lower|worse)", re.I),
-    "above": re.compile(r"(?:>|above |over |more than |better than )(.+)", re.I),
-    "below": re.compile(r"(?:<|below |under |less than |worse than )(.+)", re.I),
-}
-
-
-class Scale:
-    """The classes, looked up by how people write them."""
-
-    def __init__(self, classes: Array) -> None:
-        self.classes = classes
-        self.are_numbers = classes.dtype.kind in "biuf"
-        names = [plain(name) for name in classes]
-        self.fold = len({str(name).casefold() for name in names}) == len(names)
-        self.ranks = {self.key(name): r for r, name in enumerate(names)}
-
-    def key(self, name: Any) -> Any:
-        """Return a text in the form in which spellings are compared."""
-        if self.are_numbers:
-            is_number = not isinstance(name, str) or re.fullmatch(NUMBER, name.strip())
-            return float(name) if is_number else None
-        name = " ".join(str(name).split())
-        return name.casefold() if self.fold else name
-
-    def rank(self, text: str) -> int | None:
-        """Return the rank of the class that a text names, None if it names none."""
-        return self.ranks.get(self.key(text))
-
-    def intervals(self, texts: Iterable[str]) -> Ranks:
-        """Return the lowest and the highest rank that each text means; refuse other texts.
-
-        Empty text means no label.
-        """
-        read: dict[str, tuple[int, int]] = {"": NO_LABEL}
-        found = []
-        for t, text in enumerate(texts):
-            text = " ".join(text.split())
-            if text not in read:
-                interval = self.interval(text)
-                if interval is None:
-                    known = named(self.classes)
-                    reason = f"{shown(text)} is neither one of the classes {known}"
-                    raise RowError("y", t, f"{reason} nor a range of them")
-                read[text] = interval
-            found.append(read[text])
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
-
-    def interval(self, text: str) -> tuple[int, int] | None:
-        """Return the lowest and the highest rank that a text means; None if it means nothing."""
-        rank, top = self.rank(text), len(self.ranks) - 1
-        if rank is not None:
-            return rank, rank
-        kind, ranks = self.taken_apart(text)
-        if not ranks:
-            return None
-        if len(ranks) == 2:
-            low, high = sorted(ranks) if kind == "or" else ranks
-        else:
-            low = {"at least": ranks[0], "above": ranks[0] + 1}.get(kind, 0)
-            high = {"at most": ranks[0], "below": ranks[0] - 1}.get(kind, top)
-        return (low, high) if low <= high else None
-
-    def taken_apart(self, text: str) -> tuple[str, list[int]]:
-        """Return how a text makes a range, and the ranks of its classes; none if it is no range.
-
-        How is one of the kinds of `OPEN`, or what stands between two classes.
-        """
-        for kind, form in OPEN.items():
-            match = form.fullmatch(text)
-            rank = self.rank(match[match.lastindex or 0]) if match else None
-            if rank is not None:
-                return kind, [rank]
-        for between in BETWEEN.finditer(text):  # a class may have a hyphen, too
-            first, last = self.rank(text[: between.start()]), self.rank(text[between.end() :])
-            if first is not None and last is not None:
-                return between[0].lower(), [first, last]
-        return "", []
-
-
-# --- Classes that read as ranges -----------------------------------------------------------------
-
-BOUND = re.compile(r"at (?:least|most) .+", re.IGNORECASE)  # of a class, even if no label is it
-
-
-def ranges_among(names: Iterable[str]) -> set[str]:
-    """Return the names of classes, found in labels, that read as ranges or bounds.
-
-    These are ranges of numbers as `brackets` reads them, such as 3-4 or 65+, and ranges of the
-    other names as `Scale` reads them, such as "fair to good".
-    """
-    texts = {name: " ".join(name.split()) for name in names}
-    scale = Scale(np.array(sorted(set(texts.values()) - {""}), dtype=object))
-    return {name for name, text in texts.items() if _is_range(text, scale)}
-
-
-def _is_range(text: str, scale: Scale) -> bool:
-    if any(map(str.isdecimal, text)):
-        from pril.core import brackets  # takes a tenth of a second to import
-
-        if brackets.is_range(text):
-            return True
-    if BOUND.fullmatch(text):
-        return True
-    kind, ranks = scale.taken_apart(text)
-    # "Above average" leaves out "average", so both may be classes, and so may A+ and A.
-    is_name = kind in ("above", "below") or text.endswith("+")
-    return bool(ranks) and len(set(ranks)) == len(ranks) and not is_name

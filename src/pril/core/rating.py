@@ -32,18 +32,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit, log_expit
 
+from pril.core import nouns
 from pril.core.arrays import Array
-from pril.core.nouns import (
-    Csr,
-    Curved,
-    Dense,
-    FixedThresholds,
-    Likelihood,
-    Multiclass,
-    State,
-    curved,
-    positive_part,
-)
+from pril.core.nouns import Csr, Dense
 from pril.core.rows import batches, n_rows
 
 # How much is rated at once, and stays in the processor's cache.
@@ -55,7 +46,7 @@ MANY, FEW = 32, 64
 # --- From a state to a model ---------------------------------------------------------------------
 
 
-def predicting(geometry: Any, state: State) -> tuple[Array, Array, float]:
+def predicting(geometry: Any, state: nouns.State) -> tuple[Array, Array, float]:
     """Return the weights and thresholds that predict, those of the mean where there is one.
 
     Thresholds are between two sentinels. The third is what divides both when they are reported.
@@ -65,23 +56,23 @@ def predicting(geometry: Any, state: State) -> tuple[Array, Array, float]:
         w, n = w - state.mean_u / state.clock[0], n - state.mean_n / state.clock[0]
     unit = 1.0
     thresholds = [-tau for tau in n.tolist()]
-    if isinstance(geometry, FixedThresholds):
+    if isinstance(geometry, nouns.FixedThresholds):
         thresholds = [i + 1.5 for i in range(len(n))]
-    elif isinstance(geometry, Curved):
+    elif isinstance(geometry, nouns.Curved):
         sums = state.u[0, :-1].tolist()
-        w = np.array([[*(curved(geometry, u, shift) for u in sums), 0.0]])
+        w = np.array([[*(nouns.curved(geometry, u, shift) for u in sums), 0.0]])
         unit = 0.0
         for exponent in (*sums, *thresholds):
-            unit += positive_part(geometry, exponent, shift)
-        thresholds = [curved(geometry, tau, shift) for tau in thresholds]
+            unit += nouns.positive_part(geometry, exponent, shift)
+        thresholds = [nouns.curved(geometry, tau, shift) for tau in thresholds]
     # A mean of ordered thresholds may be out of order in the last bit.
     cut = np.array([*accumulate([-inf, *thresholds], max), inf])
     return w, cut, unit
 
 
-def common_shift(geometry: Any, state: State) -> float:
+def common_shift(geometry: Any, state: nouns.State) -> float:
     """Return the common shift of exponents for a state that was set, not learned."""
-    if not isinstance(geometry, Curved):
+    if not isinstance(geometry, nouns.Curved):
         return 0.0
     exponents = geometry.rate * np.concatenate([state.u[0, :-1], -state.n])
     return float((np.abs(exponents) if geometry.signed else exponents).max(initial=-inf))
@@ -128,9 +119,9 @@ def ranks_of(rule: Any, scores: Array, cut: Array) -> Array:
     """Return the ranks that a rule reads from scores, one row each."""
     ranks = np.empty(len(scores), dtype=np.int64)
     for batch in batches(len(scores), BATCH):
-        if isinstance(rule, Multiclass):
+        if isinstance(rule, nouns.Multiclass):
             ranks[batch] = first_of_largest(scores[batch].T)
-        elif isinstance(rule, Likelihood) and rule.mode:
+        elif isinstance(rule, nouns.Likelihood) and rule.mode:
             ranks[batch] = first_of_largest(chances(scores[batch, 0], cut))
         else:
             ranks[batch] = count_below(scores[batch, 0], cut[1:-1])

@@ -42,11 +42,7 @@ class Learner(NamedTuple):
 LEARNERS = (
     Learner("PRIL", "pril.learners.linear", "pril"),
     Learner(
-        "OrderedLogit",
-        "pril.learners.ordered_logit",
-        "ordered-logit",
-        maximises=True,
-        mixes=False,
+        "OrderedLogit", "pril.learners.ordered_logit", "ordered-logit", maximises=True, mixes=False
     ),
     Learner("MPRIL", "pril.learners.linear", "mpril", averages=False, bounded=True, step="rate"),
     Learner(

@@ -205,42 +205,32 @@ def not_finite_error(
     most extreme row.
     """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
+
+    def place(at: int) -> tuple[int, int]:
+        """Return the row and the column of a cell."""
+        if isinstance(rows, Dense):
+            return divmod(at, rows.X.shape[1])
+        return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
+
     for start in range(0, len(cells), block):
         finite = np.isfinite(cells[start : start + block])
         if not finite.all():
             at = start + int(np.argmin(finite))
-            if isinstance(rows, Dense):
-                bad, column = divmod(at, rows.X.shape[1])
-            else:
-                bad = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-                column = int(rows.indices[at])
+            bad, column = place(at)
             name = column if feature_names is None else repr(feature_names[column])
             value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
-            return RowError(
-                "X",
-                bad,
-                f"feature {name} is {value}; Input X contains NaN or infinity, which "
-                f"{learner} does not accept: impute or drop such rows",
-            )
+            reason = f"feature {name} is {value}; Input X contains NaN or infinity, which {learner}"
+            return RowError("X", bad, f"{reason} does not accept: impute or drop such rows")
     sizes = np.abs(cells)
     largest = float(sizes.max(initial=0.0))
     too_small = largest < 1.0
     if weights is not None and max(largest, 1.0) < weights.max():
         t = int(np.argmax(weights))
-        reason = (
-            f"{learner} overflowed: {weights[t].item()} is too large a weight; divide all weights"
-        )
-        return OverflowedError("sample_weight", t, reason)
+        reason = f"{learner} overflowed: {weights[t].item()} is too large a weight"
+        return OverflowedError("sample_weight", t, f"{reason}; divide all weights")
     if row is None and len(cells):
         at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
-        if isinstance(rows, Dense):
-            row = at // rows.X.shape[1]
-        else:
-            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
-    return OverflowedError(
-        "X",
-        row or 0,
-        f"X is finite, but {learner} overflowed on it: the features are too "
-        f"{'small' if too_small else 'large'} for sums of their products; scale them, for example "
-        "with StandardScaler",
-    )
+        row, _ = place(at)
+    size, advice = "small" if too_small else "large", "scale them, for example with StandardScaler"
+    reason = f"the features are too {size} for sums of their products; {advice}"
+    return OverflowedError("X", row or 0, f"X is finite, but {learner} overflowed on it: {reason}")

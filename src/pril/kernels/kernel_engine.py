@@ -389,7 +389,8 @@ class KernelEngine(NamedTuple):
         own = base.with_features(np.full(len(coef), -1))
         state = own.state
         state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
-        if self.linear.run(gram, block.intervals, None, own, block.weights, block.record) >= 0:
+        batch = Batch(gram, block.intervals, block.weights)
+        if self.linear.run(own, batch, None, block.record) >= 0:
             raise self._not_finite()
         base.tail()[:], base.counts[:] = own.tail(), own.counts
         return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pril.core import ranking
+from pril.core import range_texts
 from pril.core.arrays import Array
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
@@ -31,7 +31,7 @@ DATE = pa.date32()  # stands for all dates and times that are written as text
 WRITTEN_DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-POINT_NUMBER = f"^{ranking.NUMBER}$"
+POINT_NUMBER = f"^{range_texts.NUMBER}$"
 # A number but for marks that only a reader who knows them can tell: 3,14 or 1.234,5 or 12 %.
 CURRENCIES = "$\u20ac\u00a3\u00a5"
 _SIGN, _UNIT = "[+\u2212-]?", f"[{CURRENCIES}]"
@@ -183,7 +183,7 @@ def with_numbers(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
 def _parsed(cells: pa.Array, name: str) -> pa.Array:
     """Return text as floats. Missing values are searched for only if the plain way fails.
 
-    A number is one of `ranking.NUMBER`, or infinite: inf or infinity, in any spelling.
+    A number is one of `range_texts.NUMBER`, or infinite: inf or infinity, in any spelling.
     """
     with suppress(pa.ArrowInvalid):
         return _cast(cells)

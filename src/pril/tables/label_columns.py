@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array
+from pril.core.range_texts import Scale
 from pril.errors import InputError, RowError
 from pril.labels import cut_points
 from pril.tables import arrow
@@ -254,7 +255,7 @@ class LabelColumns(NamedTuple):
         texts, codes = _distinct(arrow.read_words(arrow.column(batch, name), name))
         order = ranking.check_classes(self.classes)
         try:
-            intervals = ranking.Scale(order).intervals([*texts, ""])
+            intervals = Scale(order).intervals([*texts, ""])
         except RowError as error:
             row = int(np.argmax(codes == error.row))
             raise RowError("y", row, error.reason) from None

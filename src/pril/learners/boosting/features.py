@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
 from pril.core.arrays import Array
-from pril.core.label_values import columns_of, is_missing, plain
+from pril.core.ranking import columns_of, is_missing, plain
 from pril.core.rows import TIMES, batches, frozen
 from pril.core.scikit import column_indices
 from pril.errors import InputError, InputTypeError, RowError, shown
