@@ -184,6 +184,20 @@ def is_in_set(x, first, words):
 
 
 @part_of_loop
+def clear(bits, keep, n, x, cut, kind, is_left, words):
+    """Keep some bits only of those of n rows that do not go to one side of a split."""
+    if kind == MISSING_RIGHT:  # plain loops use vector instructions
+        for i in range(n):
+            bits[i] &= ALL_BITS if (x[i] <= cut) == is_left else keep
+    elif kind == MISSING_LEFT:
+        for i in range(n):
+            bits[i] &= keep if (x[i] > cut) == is_left else ALL_BITS
+    else:
+        for i in range(n):
+            bits[i] &= ALL_BITS if is_in_set(x[i], cut, words) == is_left else keep
+
+
+@part_of_loop
 def lowest_bit(bits):
     """Return the number of the lowest bit that is set."""
     return BIT_NUMBER[((bits & (~bits + ONE)) * SPREAD) >> np.uint64(58)]
@@ -236,16 +250,7 @@ def scores_of(X, forest, scores):
                         keep <<= np.uint64(begin[split] & 63)
                     if end[split] < (word + 1) << 6:
                         keep &= (ONE << np.uint64(end[split] & 63)) - ONE
-                    keep, row = ~keep, bits[word]
-                    if its_kind == MISSING_RIGHT:  # plain loops use vector instructions
-                        for i in range(n):
-                            row[i] &= ALL_BITS if x[i] <= cut else keep
-                    elif its_kind == MISSING_LEFT:
-                        for i in range(n):
-                            row[i] &= keep if x[i] > cut else ALL_BITS
-                    else:
-                        for i in range(n):
-                            row[i] &= ALL_BITS if is_in_set(x[i], cut, words) else keep
+                    clear(bits[word], ~keep, n, x, cut, its_kind, True, words)
             for i in range(n):
                 word = 0
                 while bits[word, i] == NO_BITS:
