@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -20,13 +21,13 @@ from distributed import get_worker
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.weights import read_weights
-from pril.dask.blocks import Blocks, errors_name_block, find_features
+from pril.dask.blocks import Blocks, errors_name_block, model_of_features
 from pril.dask.client import Cluster
-from pril.errors import InputError, InputTypeError, RowError
+from pril.errors import InputTypeError, RowError
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T
-from pril.learners.ordered_boosting import learn
+from pril.learners.ordered_boosting import encode_labels, learn
 
 MISSING = 255  # the code of a missing value on its way, in a byte
 
@@ -44,20 +45,12 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         k: sorted(values, key=lambda value: (isinstance(value, str), value))
         for k, values in sorted(categories.items(), key=lambda item: int(item[0]))
     }
-    first = cluster.compute(delayed(first_block)(blocks[0]), "reading the features")
-    model = find_features(model, first if features is None else features)
+    model = model_of_features(model, features, blocks, cluster)
     weight = np.concatenate([block.weight for block in found])
-    used = weight > 0.0
-    if not used.any():
-        raise InputError("sample_weight is zero for every row: nothing to learn from")
     labels = ranking.stack([block.labels for block in found])
     order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in found]
-    rows = np.flatnonzero(used)
-    with errors_name_place(rows, sizes):
-        model.order_, known = ranking.encode(labels.take(rows), order)
-    intervals = np.zeros((len(weight), 2), dtype=np.int16)
-    intervals[:, 0] = 1  # no label
-    intervals[used] = known
+    naming = partial(errors_name_place, sizes=sizes)
+    intervals = encode_labels(model, labels, weight, order, naming)
 
     def source(counts: Array) -> BlockRows:
         masks = np.split(counts, np.cumsum(sizes)[:-1])
@@ -109,11 +102,6 @@ def describe(model: Any, block: Any, b: int) -> Described:
         weight = read_weights(weights[0], n) if weights and weights[0] is not None else np.ones(n)
         labels = labels._replace(block=b)
         return Described(labels, weight, find_categories(model.categorical_features, X))
-
-
-def first_block(block: Any) -> Any:
-    """Return the features of a block, without its rows."""
-    return block[0][:0]
 
 
 def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:

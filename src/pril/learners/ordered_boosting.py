@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -395,20 +396,6 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         rows = rows_to_rate(self, X)
         return self.engine.contributions(self.memory_, rows)
 
-    # --- Copies and files ---
-
-    def __getstate__(self) -> Any:
-        """Return the attributes for copies and files, as plain data."""
-        state = dict(super().__getstate__())
-        if "memory_" in state:
-            state["memory_"] = state["memory_"].to_plain()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "memory_" in state:
-            self.memory_ = BoostedTrees.of(state["memory_"])
-
     def _label_chances(self, intervals: Array) -> Array:
         ranks = np.arange(len(self.order_))
         chances = ((intervals[:, :1] <= ranks) & (ranks <= intervals[:, 1:])).astype(float)
@@ -438,22 +425,37 @@ def fit_watched(
     with unchanged_on_failure(model):
         model.categories_ = find_categories(model.categorical_features, X)
         features = model.engine.read(model, X, reset=True, min_rows=1).X
-        n, table = len(features), ranking.read(y)
-        ranking.check_length(table.values, range(n))
+        n, labels = len(features), ranking.read(y)
+        ranking.check_length(labels.values, range(n))
         weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
-        used = np.flatnonzero(weight)
-        if len(used) == 0:
-            raise InputError("sample_weight is zero for every row: nothing to learn from")
-        with naming_rows(used):
-            model.order_, intervals = ranking.encode(table.take(used), model.classes)
+        intervals = encode_labels(model, labels, weight, model.classes, naming_rows)
 
         def source(counts: Array) -> InMemory:
-            rows = used[counts]
-            return InMemory(features if len(rows) == n else features[rows])
+            return InMemory(features if counts.all() else features[counts])
 
-        code = None if groups is None else read_groups(groups, n).code[used]
-        learn(model, source, intervals, weight[used], watch, groups=code)
+        code = None if groups is None else read_groups(groups, n).code
+        learn(model, source, intervals, weight, watch, groups=code)
     return model
+
+
+def encode_labels(
+    model: OrderedBoosting,
+    labels: ranking.Labels,
+    weight: Array,
+    classes: Any,
+    naming: Callable[[Array], AbstractContextManager[None]],
+) -> Array:
+    """Let a model know its classes; return the intervals of ranks, of rows that count.
+
+    `naming` lets errors about some rows, given by their numbers, name them.
+    """
+    used = np.flatnonzero(weight)
+    if len(used) == 0:
+        raise InputError("sample_weight is zero for every row: nothing to learn from")
+    intervals = np.full((len(weight), 2), ranking.NO_LABEL)
+    with naming(used):
+        model.order_, intervals[used] = ranking.encode(labels.take(used), classes)
+    return intervals
 
 
 def learn(

@@ -22,7 +22,7 @@ from pril.core.threads import n_threads
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled, shapley
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
-from pril.learners.boosting.features import LARGEST, Codes, encoded
+from pril.learners.boosting.features import LARGEST, Codes, encoded, feature_name
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread
 # The arrays of a tree, and of a forest.
@@ -39,11 +39,6 @@ class BoostedTrees(NamedTuple):
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: Forest
     background: Array  # (rows, features), rows of the training set, to which others are compared
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> BoostedTrees:
-        """Return what `to_plain` gave."""
-        return cls(**{**plain, "forest": Forest(**plain["forest"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
@@ -88,6 +83,10 @@ class ForestEngine(NamedTuple):
         if max(float(highest), -float(lowest)) > LARGEST:
             raise _too_large(features, getattr(owner, "feature_names_in_", None))
         return Dense(frozen(features), 0.0)
+
+    def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> BoostedTrees:
+        """Return what `BoostedTrees.to_plain` gave."""
+        return BoostedTrees(**{**plain, "forest": Forest(**plain["forest"])})
 
     def n_scores(self, n_classes: int) -> int:
         """Return the number of scores of a row."""
@@ -196,7 +195,7 @@ def _overflowed(row: int) -> OverflowedError:
 def _too_large(features: Array, names: Array | None) -> RowError:
     """Return the error for the first number that is too large."""
     row, k = np.argwhere(np.abs(features.astype(np.float64)) > LARGEST)[0]
-    name, value = k if names is None else repr(names[k]), features[row, k]
+    name, value = feature_name(names, k), features[row, k]
     reason = "Input X contains infinity" if np.isinf(value) else f"the limit is {LARGEST:.0e}"
     advice = "replace it, or use NaN for a missing value"
     return RowError("X", int(row), f"feature {name} is {value}; {reason}: {advice}")
