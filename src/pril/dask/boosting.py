@@ -113,11 +113,6 @@ def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:
     return X if mask.all() else X[mask]
 
 
-def take(X: Array, rows: Array) -> Array:
-    """Return some rows of a block."""
-    return X[rows]
-
-
 def encode_block(plan: Plan, X: Array) -> Encoded:
     """Return a block as folds get it, the codes in bytes if they fit."""
     codes, scores = plan.encode(X)
@@ -150,10 +145,11 @@ def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> Held:
     return Held(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
 
 
-def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
-    """Call a method of each fold of a worker."""
+def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> dict[int, T]:
+    """Call a method of each fold of a worker; return the results by the numbers of the folds."""
     with ThreadPoolExecutor(held.n_threads) as pool:
-        return list(pool.map(lambda fold: verb(fold, *arguments), held.folds))
+        results = pool.map(lambda fold: verb(fold, *arguments), held.folds)
+        return dict(zip((fold.number for fold in held.folds), results, strict=True))
 
 
 # --- Where rows and folds are --------------------------------------------------------------------
@@ -172,7 +168,7 @@ class BlockRows:
         parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
         starts = ends - self.sizes
         some = [
-            delayed(take)(block, part - start)
+            block[part - start]
             for block, part, start in zip(self.blocks, parts, starts, strict=True)
             if len(part)
         ]
@@ -189,36 +185,29 @@ class Workers:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.held: dict[str, Any] = {}  # a future for each address
-        self.numbers: dict[str, list[int]] = {}
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.cluster.forget(list(self.held.values()))
-        self.held = {}
+        self.cluster.forget(self.held)
 
     def begin(self, plan: Plan, source: Source) -> None:
         """Bin all blocks where they are, and make the folds."""
         n_folds, addresses = len(plan.centres), self.cluster.addresses()
-        addresses = addresses[:n_folds]
-        for j in range(n_folds):
-            self.numbers.setdefault(addresses[j % len(addresses)], []).append(j)
+        n_workers = min(n_folds, len(addresses))
         shared = delayed(plan, traverse=False)
         parts = []
         if plan.scores is None and isinstance(source, BlockRows):
             parts = [delayed(encode_block)(shared, block) for block in source.blocks]
-        self.held = self.cluster.start(
-            {address: delayed(begin)(shared, own, parts) for address, own in self.numbers.items()},
-            "making the folds",
-        )
+        tasks = {
+            address: delayed(begin)(shared, [*range(k, n_folds, n_workers)], parts)
+            for k, address in enumerate(addresses[:n_workers])
+        }
+        self.held = self.cluster.hold(tasks)
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
-        answers = self.cluster.ask(self.held, call, (verb, arguments), "growing trees")
-        by_number = {
-            j: answer
-            for address, own in self.numbers.items()
-            for j, answer in zip(own, answers[address], strict=True)
-        }
-        return [by_number[j] for j in range(len(by_number))]
+        answers = self.cluster.ask(self.held, "growing trees", call, verb, arguments)
+        by_number = {j: answer for own in answers.values() for j, answer in own.items()}
+        return [by_number[j] for j in sorted(by_number)]

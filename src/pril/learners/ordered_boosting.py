@@ -29,18 +29,16 @@ from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import aside, n_threads, unchanged_on_failure
 from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
-from pril.learners.boosting.cross_fitting import (
-    Watch,
-    grow,
-    make_plan,
-    plant,
-    print_rounds,
-    warn_of_ends,
-    warn_of_rounds,
-)
+from pril.learners.boosting import cross_fitting
+from pril.learners.boosting.cross_fitting import Watch
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Home, InMemory, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine, importances
+from pril.learners.boosting.forest_engine import (
+    BoostedTrees,
+    ForestEngine,
+    contributions,
+    importances,
+)
 from pril.learners.ordered_logit import MOST_CLASSES
 
 
@@ -289,7 +287,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         self : object
             The fitted estimator.
         """
-        watch = print_rounds() if self.verbose else None
+        watch = cross_fitting.print_rounds() if self.verbose else None
         return fit_watched(self, X, y, sample_weight, watch, groups)
 
     @property
@@ -394,7 +392,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         np.True_
         """
         rows = rows_to_rate(self, X)
-        return self.engine.contributions(self.memory_, rows)
+        return contributions(rows.X, self.memory_.forest, self.memory_.background)
 
     def _label_chances(self, intervals: Array) -> Array:
         ranks = np.arange(len(self.order_))
@@ -492,14 +490,17 @@ def learn(
     weight = weight / weight.mean()
     rng = check_random_state(model.random_state)
     with Threads(n_threads(model.n_jobs)) as threads:
-        plan, beginning = make_plan(model, features, intervals, weight, groups, rng, threads)
+        plan, beginning = cross_fitting.make_plan(
+            model, features, intervals, weight, groups, rng, threads
+        )
         del intervals, weight, counts, groups  # frees memory
-        warn_of_ends(beginning.knowledge.mechanism)
+        cross_fitting.warn_of_ends(beginning.knowledge.mechanism)
         home = home or threads
         home.begin(plan, features)
         del plan
-        grown = grow(beginning, home, model.max_iter, model.n_iter_no_change, watch)
-    warn_of_rounds(grown.rounds)
+        most, patience = model.max_iter, model.n_iter_no_change
+        grown = cross_fitting.grow(beginning, home, most, patience, watch)
+    cross_fitting.warn_of_rounds(grown.rounds)
     model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)
-    model.memory_ = plant(beginning, grown, model.categories_)
+    model.memory_ = cross_fitting.plant(beginning, grown, model.categories_)
     model.__dict__.pop("file_notes_", None)

@@ -99,7 +99,7 @@ class ForestEngine(NamedTuple):
     def rate(self, memory: BoostedTrees, rows: Dense) -> Ratings:
         """Return ranks and scores of rows."""
         _, cut, _ = self.parameters(memory)
-        scores = self._scores(memory.forest, rows.X)[:, np.newaxis]
+        scores = scores_of(rows.X, memory.forest, self.n_jobs)[:, np.newaxis]
         if not np.isfinite(scores).all():
             raise _overflowed(int(np.argmin(np.isfinite(scores))))
         if self.mode:
@@ -108,27 +108,9 @@ class ForestEngine(NamedTuple):
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
 
-    def _scores(self, forest: Forest, X: Array) -> Array:
-        """Return the score of each row; many rows are shared out among threads."""
-        scores = np.empty(len(X))
-        work = len(X) * (len(forest.feature) + forest.landmarks.size)
-        n = min(n_threads(self.n_jobs), work // LEAST_WORK) if work >= 2 * LEAST_WORK else 1
-        if n == 1:
-            compiled.scores_of(X, forest, scores)
-            return scores
-        with ThreadPoolExecutor(n) as pool:
-            parts = zip(np.array_split(X, n), np.array_split(scores, n), strict=True)
-            for done in [pool.submit(compiled.scores_of, part, forest, out) for part, out in parts]:
-                done.result()
-        return scores
-
     def one_row(self, memory: BoostedTrees) -> ForestRow:
         """Return what rates one row at a time."""
         return ForestRow(self, memory)
-
-    def contributions(self, memory: BoostedTrees, rows: Dense) -> Array:
-        """Return what each feature adds to the score of each row, and the base, last."""
-        return contributions(rows.X, memory.forest, memory.background)
 
 
 class ForestRow:
@@ -183,6 +165,20 @@ class ForestRow:
         if np.fmax.reduce(np.abs(self.cells)) > LARGEST:
             return _too_large(self.cells[np.newaxis], self._names)
         return _overflowed(0)
+
+
+def scores_of(X: Array, forest: Forest, n_jobs: int | None = 1) -> Array:
+    """Return the score of each row; many rows are shared out among threads."""
+    scores = np.empty(len(X))
+    work = len(X) * (len(forest.feature) + forest.landmarks.size)
+    n = min(n_threads(n_jobs), work // LEAST_WORK) if work >= 2 * LEAST_WORK else 1
+    if n == 1:
+        compiled.scores_of(X, forest, scores)
+        return scores
+    with ThreadPoolExecutor(n) as pool:
+        parts = np.array_split(X, n), [forest] * n, np.array_split(scores, n)
+        list(pool.map(compiled.scores_of, *parts))  # raises what they raise
+    return scores
 
 
 def _overflowed(row: int) -> OverflowedError:
@@ -305,7 +301,7 @@ def contributions(X: Array, forest: Forest, background: Array) -> Array:
     """
     X, n_features = np.asarray(X, dtype=np.float64), X.shape[1]
     found = np.zeros((len(X), n_features + 1))
-    found[:, -1] = scores_of(background, forest).mean()
+    found[:, -1] = scores_of(frozen(np.ascontiguousarray(background)), forest).mean()
     own, other = (
         np.where(np.isnan(rows), 0.0, rows - forest.mean) * forest.slope for rows in (X, background)
     )
@@ -392,10 +388,3 @@ def check_background(background: Array, forest: Forest, categories: dict[str, li
             total += float(sizes.sum())
             if not np.isfinite(total):
                 raise InputError(f"the model is damaged: forest.{names} make scores overflow")
-
-
-def scores_of(X: Array, forest: Forest) -> Array:
-    """Return the score of each row."""
-    scores = np.empty((len(X), 1))  # as in `predict`, so that code is compiled once
-    compiled.scores_of(frozen(np.ascontiguousarray(X)), forest, scores[:, 0])
-    return scores[:, 0]
