@@ -159,21 +159,9 @@ class KernelEngine(NamedTuple):
     kernel: Kernel
     budget: int | None = None  # the largest number of support rows
     n_jobs: int | None = None  # threads that compute kernel values on a CPU
-
-    @property
-    def settles(self) -> bool:
-        """Whether nothing would change any more after a pass without a mistake."""
-        return self.linear.settles
-
-    @property
-    def mixes(self) -> bool:
-        """Whether blocks may learn side by side: a mean would hold all their support rows."""
-        return False
-
-    @property
-    def may_lose_mean(self) -> bool:
-        """Whether a learner that averages may go on without a mean: if it drops a support row."""
-        return True
+    settles: bool = True  # as in `LinearEngine`
+    mixes: bool = False  # a mean of several models would hold all their support rows
+    may_lose_mean: bool = True  # once a support row is dropped, there is none any more
 
     @property
     def is_precomputed(self) -> bool:
@@ -404,19 +392,15 @@ class KernelEngine(NamedTuple):
         """Return the scores of rows, on their device."""
         coef, support = memory.predicting_coef(), memory.rows
         fused = self._fused(rows.X, support)
+        scores, xp = None, namespace(coef)
         if fused is not None and len(coef) > 0:
             scores = fused.scores(rows.X, support, coef, self.kernel.gamma(rows.X))
-            if scores is not None:
-                return self._checked(scores)
-        blocks = [
-            self.kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
-            for block in batches(rows.X.shape[0], BLOCK)
-        ]
-        return self._checked(namespace(coef).concat(blocks))
-
-    def _checked(self, scores: Any) -> Any:
-        """Refuse scores that are not finite."""
-        xp = namespace(scores)
+        if scores is None:
+            blocks = [
+                self.kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
+                for block in batches(rows.X.shape[0], BLOCK)
+            ]
+            scores = xp.concat(blocks)
         if not bool(xp.all(xp.isfinite(scores))):
             raise self._not_finite()
         return scores
@@ -425,8 +409,6 @@ class KernelEngine(NamedTuple):
         """Return ranks and scores of rows."""
         scores = to_numpy(self.scores(memory, rows))
         _, cut, _ = self.parameters(memory)
-        if not np.isfinite(scores).all():
-            raise self._not_finite()
         column = scores.astype(np.float64, copy=False)[:, np.newaxis]
         return Ratings(rating.ranks_of(self.linear.rule, column, cut), column, cut)
 

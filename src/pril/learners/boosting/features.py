@@ -210,7 +210,7 @@ def scaled(X: Array, names: Array | None) -> tuple[Array, Array]:
     if not is_small.any():
         return X, exponents
     X = X.copy()
-    for k in np.flatnonzero(is_small):
+    for k in np.flatnonzero(is_small).tolist():
         largest = np.fmax.reduce(np.abs(X[:, k]))
         if largest < LEAST:
             reason = f"no value of feature {feature_name(names, k)} is larger than {largest}"
