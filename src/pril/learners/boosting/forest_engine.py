@@ -138,7 +138,8 @@ class ForestRow:
             forest,
             splits,
             frozen(memory.thresholds),
-            np.empty(len(forest.mean)),
+            frozen(np.ascontiguousarray(forest.landmarks.T)),
+            np.empty(len(forest.landmarks)),
             np.empty(len(forest.size), dtype=np.uint64),
             self._score[0],
         )
