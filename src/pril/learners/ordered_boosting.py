@@ -39,7 +39,7 @@ from pril.learners.boosting.forest_engine import (
     contributions,
     importances,
 )
-from pril.learners.ordered_logit import MOST_CLASSES
+from pril.learners.ordered_logit import refuse_many_classes
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
@@ -477,12 +477,8 @@ def learn(
         if not weight.any():
             raise InputError("class_weight is zero for every row: nothing to learn from")
     counts = ranking.is_labelled(intervals) & (weight > 0.0)
-    n_classes, n = len(model.order_), int(counts.sum())
-    if n_classes > MOST_CLASSES:
-        raise InputError(
-            f"OrderedBoosting takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
-            "into bins, for example with pril.labels.from_bounds, or use PRIL"
-        )
+    refuse_many_classes("OrderedBoosting", len(model.order_))
+    n = int(counts.sum())
     if n < 2:
         raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
     features, intervals, weight = source(counts), intervals[counts], weight[counts]
