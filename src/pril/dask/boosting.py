@@ -205,6 +205,7 @@ class Workers:
             for k, address in enumerate(addresses[:n_workers])
         }
         self.held = self.cluster.hold(tasks)
+        self.cluster.ask(self.held, "making the folds", call, Fold.trees, (0,))  # waits for them
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""

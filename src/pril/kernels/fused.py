@@ -331,8 +331,7 @@ def learn(
     if not (rows.are_close() and support.are_close()):
         return None
     real, long = X.dtype, torch.int64
-    places = np.full(len(X), -1) if memory.place is None else memory.place
-    places = torch.as_tensor(places, dtype=long, device=device)
+    places = torch.as_tensor(memory.places(len(X)), dtype=long, device=device)
     room = int((places < 0).sum())
     support = support.with_room(room + FLOAT32["SUPPORT"])
     coef, coef_moves = (torch.nn.functional.pad(part, (0, room)) for part in memory[1:3])
@@ -394,8 +393,6 @@ def learn(
     total = int(n_support[-1])
     new = source[m:total]
     origins = new.cpu().numpy()
-    if memory.place is not None:
-        memory.place[origins] = np.arange(m, total)
     rounds, mistakes, updates = counts.tolist()
     state.n[:] = -thresholds[:n_cuts].cpu().numpy()
     state.clock[0] = rounds

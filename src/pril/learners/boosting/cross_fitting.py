@@ -216,7 +216,6 @@ def make_plan(
         rows=rows,
         parameters=parameters_of(model, signs),
         bins=bins,
-        categorical=categorical,
         sample=bins.codes(sample),
         mean=arrays["mean"],
         slopes=np.ldexp(mixed.slopes, exponents),
