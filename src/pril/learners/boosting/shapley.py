@@ -218,21 +218,18 @@ def add_landmarks(cells, n, landmarks, similarity, n_nodes, nodes, node_weights,
     each row: half as many as there are features are exact.
     """
     d, n_background = len(cells), cells.shape[1] - n
-    near, others = np.empty(d), np.empty((d, n_background))
+    through, after = np.empty(cells.shape), np.empty(n_background)
     before, sums = np.empty((d, n_background)), np.empty((d, n_background))
-    after = np.empty(n_background)
     for landmark in range(len(landmarks)):
         if similarity[landmark] == 0.0:
             continue
         for k in range(d):
-            for b in range(n_background):
-                distance = abs(cells[k, n + b] - landmarks[landmark, k])
-                others[k, b] = exp(-min(distance, LARGEST_DISTANCE))
+            for c in range(cells.shape[1]):
+                distance = abs(cells[k, c] - landmarks[landmark, k])
+                through[k, c] = exp(-min(distance, LARGEST_DISTANCE))
+        others = through[:, n:]
         for i in range(n):
-            for k in range(d):
-                distance = abs(cells[k, i] - landmarks[landmark, k])
-                near[k] = exp(-min(distance, LARGEST_DISTANCE))
-            sums[:] = 0.0
+            near, sums[:] = through[:, i], 0.0
             for node in range(n_nodes[i]):
                 t, share = nodes[n_nodes[i], node], node_weights[n_nodes[i], node]
                 after[:] = share
