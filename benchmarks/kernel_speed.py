@@ -206,7 +206,7 @@ def on_cuda(n):
     for name, candidates in (("FLOAT32", FLOAT32_SHAPES), ("FLOAT64", FLOAT64_SHAPES)):
         there, chosen = on_device(torch, X, name.lower()), getattr(fused, name)
         for shapes in candidates:
-            setattr(fused, name, fused.Shapes(*shapes))
+            setattr(fused, name, dict(zip(fused.FLOAT32, shapes, strict=True)))
             try:
                 learn(there[:3000], y[:3000])
                 print(name, shapes, f"{seconds(lambda: learn(there, y))[0]:.3f}", flush=True)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import scikit
 from pril.core.arrays import Array
-from pril.core.rows import check_cells
+from pril.core.rows import batches, check_cells
 
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
 
@@ -344,9 +344,7 @@ class LandmarkFeatures(_FeatureMap):
     def _similarities(self, X: Any) -> Iterator[tuple[slice, Array]]:
         """Yield the Nystroem features, centred and scaled, of batches of rows."""
         kernel, gamma = self.learned_with_["kernel"], self.learned_with_["gamma"]
-        step = max(1, BLOCK_VALUES // len(self.offset_))
-        for start in range(0, X.shape[0], step):
-            rows = slice(start, start + step)
+        for rows in batches(X.shape[0], max(1, BLOCK_VALUES // len(self.offset_))):
             values = pairwise_kernels(
                 X[rows], self.landmarks_, metric=kernel, filter_params=True, gamma=gamma
             )

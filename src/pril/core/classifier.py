@@ -196,6 +196,22 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
         check_is_fitted(self)
         return by_class(self.order_, self.order_)
 
+    # --- Copies and files ---
+
+    def __getstate__(self) -> Any:
+        """Return the attributes for copies and files, as plain data."""
+        state = dict(super().__getstate__())
+        if "memory_" in state:
+            state["memory_"] = state["memory_"].to_plain()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "memory_" in state:
+            # A copy: a stream learns in place.
+            sizes = self.n_features_in_, len(self.order_)
+            self.memory_ = self.engine.restore(*sizes, state["memory_"])
+
 
 class ThresholdMixin:
     """A learner with one score and thresholds that cut it into classes."""

@@ -205,7 +205,7 @@ class OnlineClassifier(OrdinalLearner):
 
     partial_fit.__doc__ = filled(partial_fit.__doc__, fit.__doc__)
 
-    # --- Parameters and copies ---
+    # --- Parameters ---
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be used, or that do not fit what was learned."""
@@ -221,20 +221,6 @@ class OnlineClassifier(OrdinalLearner):
                     f"{name} was {value!r} when learning began and is {current!r} now: what was "
                     "learned has no meaning under it; set it back, or fit anew"
                 )
-
-    def __getstate__(self) -> Any:
-        """Return the attributes for copies and files, as plain data."""
-        state = dict(super().__getstate__())
-        if "memory_" in state:
-            state["memory_"] = state["memory_"].to_plain()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "memory_" in state:
-            # A copy: a stream learns in place.
-            sizes = self.n_features_in_, len(self.order_)
-            self.memory_ = self.engine.restore(*sizes, state["memory_"])
 
     t_ = _count(0, "Rounds learned from, over all passes and calls.")
     n_mistakes_ = _count(1, "Rounds with a violated constraint.")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -20,13 +21,13 @@ from distributed import get_worker
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.weights import read_weights
-from pril.dask.blocks import Blocks, errors_name_block, find_features
+from pril.dask.blocks import Blocks, errors_name_block, model_of_features
 from pril.dask.client import Cluster
-from pril.errors import InputError, InputTypeError, RowError
+from pril.errors import InputTypeError, RowError
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T
-from pril.learners.ordered_boosting import learn
+from pril.learners.ordered_boosting import encode_labels, learn
 
 MISSING = 255  # the code of a missing value on its way, in a byte
 
@@ -44,20 +45,12 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         k: sorted(values, key=lambda value: (isinstance(value, str), value))
         for k, values in sorted(categories.items(), key=lambda item: int(item[0]))
     }
-    first = cluster.compute(delayed(first_block)(blocks[0]), "reading the features")
-    model = find_features(model, first if features is None else features)
+    model = model_of_features(model, features, blocks, cluster)
     weight = np.concatenate([block.weight for block in found])
-    used = weight > 0.0
-    if not used.any():
-        raise InputError("sample_weight is zero for every row: nothing to learn from")
     labels = ranking.stack([block.labels for block in found])
     order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in found]
-    rows = np.flatnonzero(used)
-    with errors_name_place(rows, sizes):
-        model.order_, known = ranking.encode(labels.take(rows), order)
-    intervals = np.zeros((len(weight), 2), dtype=np.int16)
-    intervals[:, 0] = 1  # no label
-    intervals[used] = known
+    naming = partial(errors_name_place, sizes=sizes)
+    intervals = encode_labels(model, labels, weight, order, naming)
 
     def source(counts: Array) -> BlockRows:
         masks = np.split(counts, np.cumsum(sizes)[:-1])
@@ -111,11 +104,6 @@ def describe(model: Any, block: Any, b: int) -> Described:
         return Described(labels, weight, find_categories(model.categorical_features, X))
 
 
-def first_block(block: Any) -> Any:
-    """Return the features of a block, without its rows."""
-    return block[0][:0]
-
-
 def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:
     """Return the features of the rows that count in the b-th block."""
     if not mask.any():
@@ -123,11 +111,6 @@ def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:
     with errors_name_block(b):
         X: Array = model.engine.read(model, block[0], reset=False, min_rows=0).X
     return X if mask.all() else X[mask]
-
-
-def take(X: Array, rows: Array) -> Array:
-    """Return some rows of a block."""
-    return X[rows]
 
 
 def encode_block(plan: Plan, X: Array) -> Encoded:
@@ -162,10 +145,11 @@ def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> Held:
     return Held(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
 
 
-def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> list[T]:
-    """Call a method of each fold of a worker."""
+def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> dict[int, T]:
+    """Call a method of each fold of a worker; return the results by the numbers of the folds."""
     with ThreadPoolExecutor(held.n_threads) as pool:
-        return list(pool.map(lambda fold: verb(fold, *arguments), held.folds))
+        results = pool.map(lambda fold: verb(fold, *arguments), held.folds)
+        return dict(zip((fold.number for fold in held.folds), results, strict=True))
 
 
 # --- Where rows and folds are --------------------------------------------------------------------
@@ -184,7 +168,7 @@ class BlockRows:
         parts = np.split(rows, np.searchsorted(rows, ends[:-1]))
         starts = ends - self.sizes
         some = [
-            delayed(take)(block, part - start)
+            block[part - start]
             for block, part, start in zip(self.blocks, parts, starts, strict=True)
             if len(part)
         ]
@@ -201,36 +185,30 @@ class Workers:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.held: dict[str, Any] = {}  # a future for each address
-        self.numbers: dict[str, list[int]] = {}
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.cluster.forget(list(self.held.values()))
-        self.held = {}
+        self.cluster.forget(self.held)
 
     def begin(self, plan: Plan, source: Source) -> None:
         """Bin all blocks where they are, and make the folds."""
         n_folds, addresses = len(plan.centres), self.cluster.addresses()
-        addresses = addresses[:n_folds]
-        for j in range(n_folds):
-            self.numbers.setdefault(addresses[j % len(addresses)], []).append(j)
+        n_workers = min(n_folds, len(addresses))
         shared = delayed(plan, traverse=False)
         parts = []
         if plan.scores is None and isinstance(source, BlockRows):
             parts = [delayed(encode_block)(shared, block) for block in source.blocks]
-        self.held = self.cluster.start(
-            {address: delayed(begin)(shared, own, parts) for address, own in self.numbers.items()},
-            "making the folds",
-        )
+        tasks = {
+            address: delayed(begin)(shared, [*range(k, n_folds, n_workers)], parts)
+            for k, address in enumerate(addresses[:n_workers])
+        }
+        self.held = self.cluster.hold(tasks)
+        self.cluster.ask(self.held, "making the folds", call, Fold.trees, (0,))  # waits for them
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
-        answers = self.cluster.ask(self.held, call, (verb, arguments), "growing trees")
-        by_number = {
-            j: answer
-            for address, own in self.numbers.items()
-            for j, answer in zip(own, answers[address], strict=True)
-        }
-        return [by_number[j] for j in range(len(by_number))]
+        answers = self.cluster.ask(self.held, "growing trees", call, verb, arguments)
+        by_number = {j: answer for own in answers.values() for j, answer in own.items()}
+        return [by_number[j] for j in sorted(by_number)]

@@ -134,21 +134,15 @@ class Cluster:
             raise ClusterLost("the Dask cluster went away; nothing was learned")
         return sorted(statuses)
 
-    def start(self, tasks: dict[str, Any], doing: str) -> dict[str, Any]:
+    def hold(self, tasks: dict[str, Any]) -> dict[str, Any]:
         """Compute a task on each of some workers; return futures of results that stay there."""
-        futures = {
+        return {
             address: self.client.compute(task, workers=[address], allow_other_workers=False)
             for address, task in tasks.items()
         }
-        try:
-            self.ask(futures, _is_there, (), doing)
-        except BaseException:
-            self.forget(list(futures.values()))
-            raise
-        return futures
 
     def ask(
-        self, held: dict[str, Any], function: Callable[..., Any], arguments: Any, doing: str
+        self, held: dict[str, Any], doing: str, function: Callable[..., Any], *arguments: Any
     ) -> dict[str, Any]:
         """Call a function with what each worker holds; return the results by address."""
         futures = {
@@ -159,13 +153,14 @@ class Cluster:
             with self._waiting(doing, OSError):
                 return dict(self.client.sync(self._result, futures))
         finally:
-            self.forget(list(futures.values()))
+            self.forget(futures)
 
-    def forget(self, futures: list[Any]) -> None:
+    def forget(self, futures: dict[str, Any]) -> None:
         """Cancel what is still running, and release the results, if the cluster is there."""
+        running = [future for future in futures.values() if not future.done()]
         with suppress(*CLUSTER_ERRORS, OSError, TimeoutError, RuntimeError):
-            self.client.cancel([future for future in futures if not future.done()], force=True)
-        for future in futures:
+            self.client.cancel(running, force=True)
+        for future in futures.values():
             future.release()
 
     async def _check_workers(self) -> None:
@@ -232,10 +227,6 @@ class Cluster:
         except (OSError, TimeoutError):
             return None
         return {address: worker["status"] for address, worker in identity["workers"].items()}
-
-
-def _is_there(_: Any) -> None:
-    """Need a result, and return nothing of it."""
 
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:

@@ -141,17 +141,9 @@ def _add_scores(
     tl.store(sums + share * n + place, total, mask=place < n)
 
 
-class Shapes(NamedTuple):
-    """How `_add_scores` divides its work; measured by benchmarks/kernel_speed.py."""
-
-    rows: int
-    support: int
-    warps: int
-    stages: int
-
-
-FLOAT32 = Shapes(rows=128, support=64, warps=4, stages=3)
-FLOAT64 = Shapes(rows=64, support=64, warps=4, stages=2)
+# How `_add_scores` divides its work; measured by benchmarks/kernel_speed.py.
+FLOAT32 = {"ROWS": 128, "SUPPORT": 64, "num_warps": 4, "STAGES": 3}
+FLOAT64 = {"ROWS": 64, "SUPPORT": 64, "num_warps": 4, "STAGES": 2}
 
 
 def add_scores(
@@ -166,7 +158,7 @@ def add_scores(
     split = rows.half.dtype == torch.float32
     shapes = FLOAT32 if split else FLOAT64
     n = len(chosen)
-    _add_scores[triton.cdiv(n, shapes.rows), len(sums)](
+    _add_scores[triton.cdiv(n, shapes["ROWS"]), len(sums)](
         rows.parts,
         rows.half,
         chosen,
@@ -179,10 +171,7 @@ def add_scores(
         COLUMNS=rows.columns,
         WIDTH=min(rows.columns, WIDEST),
         SPLIT=split,
-        ROWS=shapes.rows,
-        SUPPORT=shapes.support,
-        STAGES=shapes.stages,
-        num_warps=shapes.warps,
+        **shapes,
     )
 
 
@@ -342,10 +331,9 @@ def learn(
     if not (rows.are_close() and support.are_close()):
         return None
     real, long = X.dtype, torch.int64
-    places = np.full(len(X), -1) if memory.place is None else memory.place
-    places = torch.as_tensor(places, dtype=long, device=device)
+    places = torch.as_tensor(memory.places(len(X)), dtype=long, device=device)
     room = int((places < 0).sum())
-    support = support.with_room(room + FLOAT32.support)
+    support = support.with_room(room + FLOAT32["SUPPORT"])
     coef, coef_moves = (torch.nn.functional.pad(part, (0, room)) for part in memory[1:3])
     source = torch.zeros(m + room, dtype=long, device=device)
     lanes = max(32, triton.next_power_of_2(n_cuts))
@@ -405,8 +393,6 @@ def learn(
     total = int(n_support[-1])
     new = source[m:total]
     origins = new.cpu().numpy()
-    if memory.place is not None:
-        memory.place[origins] = np.arange(m, total)
     rounds, mistakes, updates = counts.tolist()
     state.n[:] = -thresholds[:n_cuts].cpu().numpy()
     state.clock[0] = rounds
@@ -445,7 +431,7 @@ def scores(X: Any, rows: Any, coef: Any, gamma: float) -> Any:
     sums = torch.empty(n_shares, len(X), dtype=X.dtype, device=X.device)
     n_support = torch.tensor([len(rows)], device=X.device)
     chosen = torch.arange(len(X), device=X.device)
-    add_scores(points, chosen, support.with_room(FLOAT32.support), coef, n_support, sums)
+    add_scores(points, chosen, support.with_room(FLOAT32["SUPPORT"]), coef, n_support, sums)
     return sums.sum(0, dtype=coef.dtype)
 
 

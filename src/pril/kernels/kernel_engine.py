@@ -31,25 +31,20 @@ class Support(NamedTuple):
     sums: Any  # (m,), for the average: each move of a coefficient, times the rounds before it
     source: Array  # (m,), the row of `fit`, or of the stream, that each row came from
     origin: int  # the source of the first row of this call or, between calls, of the next one
-    place: Array | None  # in `fit`: position of each row among the support rows, -1 if it has none
     base: Memory  # thresholds and counters, for no features
 
     @classmethod
     def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
         """Return the support that `to_plain` gave."""
-        base = Memory.of(layout, plain["base"])
-        return cls(**{**plain, "base": base}, place=None)
+        return cls(**{**plain, "base": Memory.of(layout, plain["base"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
-        learned = self._asdict() | {"base": self.base.to_plain()}
-        del learned["place"]  # of the rows of one call
-        return learned
+        return self._asdict() | {"base": self.base.to_plain()}
 
     def copy(self) -> Support:
         """Return a copy to learn on; the arrays of support rows are never changed."""
-        place = None if self.place is None else self.place.copy()
-        return self._replace(base=self.base.copy(), place=place)
+        return self._replace(base=self.base.copy())
 
     @property
     def counts(self) -> Array:
@@ -68,9 +63,11 @@ class Support(NamedTuple):
             return self.coef
         return self.coef - self.sums / weight
 
-    def places(self, chosen: Array) -> Array:
-        """Return the position of rows of this call among the support rows, -1 if they have none."""
-        return np.full(len(chosen), -1) if self.place is None else self.place[chosen]
+    def places(self, n: int) -> Array:
+        """Return where each of the n rows of this call is among the support rows, -1 if nowhere."""
+        own, places = np.flatnonzero(self.source >= self.origin), np.full(n, -1)
+        places[self.source[own] - self.origin] = own
+        return places
 
     def with_room(self, n: int, rows: Any) -> Support:
         """Return a support that shares no array, with room to `add` n rows like these."""
@@ -94,8 +91,6 @@ class Support(NamedTuple):
     def add(self, rows: Any, coef: Array, sums: Array, source: Array) -> Support:
         """Return the support with more rows, written into its room."""
         start, stop = len(self.source), len(self.source) + len(source)
-        if self.place is not None:
-            self.place[source] = np.arange(start, stop)
         if issparse(self.rows) or issparse(rows):
             rows = joined(self.rows[:start, ...], rows)
         else:
@@ -117,9 +112,6 @@ class Support(NamedTuple):
     def keep(self, chosen: Array) -> Support:
         """Return the support with the chosen rows only."""
         rows, coef, sums, source = (taken(part, chosen) for part in self[:4])
-        if self.place is not None:
-            self.place[self.source] = -1
-            self.place[source] = np.arange(len(source))
         return self._replace(rows=rows, coef=coef, sums=sums, source=source)
 
     def compact(self) -> Support:
@@ -131,7 +123,7 @@ class Support(NamedTuple):
 
     def after(self, n: int) -> Support:
         """Return the support at the end of a call with n rows, labelled or not."""
-        return self._replace(origin=self.origin + n, place=None)
+        return self._replace(origin=self.origin + n)
 
 
 class Points(NamedTuple):
@@ -159,21 +151,9 @@ class KernelEngine(NamedTuple):
     kernel: Kernel
     budget: int | None = None  # the largest number of support rows
     n_jobs: int | None = None  # threads that compute kernel values on a CPU
-
-    @property
-    def settles(self) -> bool:
-        """Whether nothing would change any more after a pass without a mistake."""
-        return self.linear.settles
-
-    @property
-    def mixes(self) -> bool:
-        """Whether blocks may learn side by side: a mean would hold all their support rows."""
-        return False
-
-    @property
-    def may_lose_mean(self) -> bool:
-        """Whether a learner that averages may go on without a mean: if it drops a support row."""
-        return True
+    settles: bool = True  # as in `LinearEngine`
+    mixes: bool = False  # a mean of several models would hold all their support rows
+    may_lose_mean: bool = True  # once a support row is dropped, there is none any more
 
     @property
     def is_precomputed(self) -> bool:
@@ -218,9 +198,6 @@ class KernelEngine(NamedTuple):
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse no labels."""
 
-    def inspect_rows(self, rows: Points) -> None:
-        """Warn of no features."""
-
     # --- Learning ---
 
     def n_scores(self, n_classes: int) -> int:
@@ -232,8 +209,7 @@ class KernelEngine(NamedTuple):
         empty = np.empty(0) if issparse(rows.X) else like(np.empty(0), rows.X)
         none = np.empty(0, dtype=np.int64)
         first = none if self.is_precomputed else rows.X[:0, ...]
-        place = np.full(rows.X.shape[0], -1)
-        return Support(first, empty, empty, none, 0, place, self.linear.blank(0, n_classes))
+        return Support(first, empty, empty, none, 0, self.linear.blank(0, n_classes))
 
     def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Support:
         """Return the support that `Support.to_plain` gave, if it is right."""
@@ -251,8 +227,7 @@ class KernelEngine(NamedTuple):
         record: nouns.Record | None = None,
     ) -> Support:
         """Return the support after the rows of a stream."""
-        # These rows are new: none of them is among the support rows yet.
-        return self.learn(memory._replace(place=None), batch, order, record).after(len(batch))
+        return self.learn(memory, batch, order, record).after(len(batch))
 
     def finish(self, memory: Support, batch: Batch) -> Support:
         """Return the support after the last pass of `fit`."""
@@ -277,7 +252,10 @@ class KernelEngine(NamedTuple):
         if self.budget is None:
             own = memory.source if self.is_precomputed else batch.rows.X
             memory = memory.with_room(len(batch), own)
+        places = memory.places(len(batch))
         for part in batches(len(batch) if order is None else len(order), BLOCK):
+            if self.budget is not None:  # rows may have been dropped
+                places = memory.places(len(batch))
             if order is None:
                 chosen, X = np.arange(part.start, part.stop), batch.rows.X[part, ...]
             else:
@@ -287,7 +265,7 @@ class KernelEngine(NamedTuple):
                 X=X,
                 own=source if self.is_precomputed else X,
                 source=source,
-                places=memory.places(chosen),
+                places=places[chosen],
                 intervals=batch.intervals[chosen],
                 weights=None if batch.weights is None else batch.weights[chosen],
                 record=record and nouns.Record(*(column[part] for column in record)),
@@ -405,19 +383,15 @@ class KernelEngine(NamedTuple):
         """Return the scores of rows, on their device."""
         coef, support = memory.predicting_coef(), memory.rows
         fused = self._fused(rows.X, support)
+        scores, xp = None, namespace(coef)
         if fused is not None and len(coef) > 0:
             scores = fused.scores(rows.X, support, coef, self.kernel.gamma(rows.X))
-            if scores is not None:
-                return self._checked(scores)
-        blocks = [
-            self.kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
-            for block in batches(rows.X.shape[0], BLOCK)
-        ]
-        return self._checked(namespace(coef).concat(blocks))
-
-    def _checked(self, scores: Any) -> Any:
-        """Refuse scores that are not finite."""
-        xp = namespace(scores)
+        if scores is None:
+            blocks = [
+                self.kernel.scores(rows.X[block, ...], support, coef, self.n_jobs)
+                for block in batches(rows.X.shape[0], BLOCK)
+            ]
+            scores = xp.concat(blocks)
         if not bool(xp.all(xp.isfinite(scores))):
             raise self._not_finite()
         return scores
@@ -426,8 +400,6 @@ class KernelEngine(NamedTuple):
         """Return ranks and scores of rows."""
         scores = to_numpy(self.scores(memory, rows))
         _, cut, _ = self.parameters(memory)
-        if not np.isfinite(scores).all():
-            raise self._not_finite()
         column = scores.astype(np.float64, copy=False)[:, np.newaxis]
         return Ratings(rating.ranks_of(self.linear.rule, column, cut), column, cut)
 

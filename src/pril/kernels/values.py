@@ -31,11 +31,14 @@ class Kernel(NamedTuple):
     arguments: dict[str, Any]
 
     @classmethod
-    def named(cls, kernel: str, parameters: dict[str, Any], more: dict[str, Any]) -> Kernel:
-        """Return a kernel that scikit-learn knows by name.
+    def of(cls, kernel: Any, parameters: dict[str, Any], more: dict[str, Any]) -> Kernel:
+        """Return a function, with `more` arguments, or a kernel that scikit-learn knows by name.
 
-        `parameters` that the kernel does not have, or that are None, are left out; `more` must fit.
+        Of a name, `parameters` that the kernel does not have, or that are None, are left out;
+        `more` must fit.
         """
+        if callable(kernel) or kernel == "precomputed":
+            return cls(kernel, more)
         known = KERNEL_PARAMS[kernel]
         for name in more:
             if name not in known:

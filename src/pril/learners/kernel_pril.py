@@ -157,14 +157,9 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
         names = getattr(self, "feature_names_in_", None)
         rule = nouns.Pril(skip_correct=False)
         linear = LinearEngine("KernelPRIL", rule, average=bool(self.average), feature_names=names)
-        return KernelEngine(linear, self._kernel(), self.budget, self.n_jobs)
-
-    def _kernel(self) -> Kernel:
-        more = self.kernel_params or {}
-        if callable(self.kernel) or self.kernel == "precomputed":
-            return Kernel(self.kernel, more)
         own = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        return Kernel.named(self.kernel, own, more)
+        kernel = Kernel.of(self.kernel, own, self.kernel_params or {})
+        return KernelEngine(linear, kernel, self.budget, self.n_jobs)
 
     # --- Predicting ---
 

@@ -318,17 +318,15 @@ class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
         tol: float | None = None,
         n_iter_no_change: int = 3,
     ) -> None:
-        super().__init__(
-            classes=classes,
-            class_weight=class_weight,
-            max_iter=max_iter,
-            shuffle=shuffle,
-            random_state=random_state,
-            average=average,
-            half_life=half_life,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-        )
+        self.classes = classes
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.average = average
+        self.half_life = half_life
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
         self.rate = rate
         self.normalize = normalize
         self.fit_intercept = fit_intercept
@@ -399,17 +397,15 @@ class MulticlassPerceptron(LinearMixin, OnlineClassifier):
         tol: float | None = None,
         n_iter_no_change: int = 3,
     ) -> None:
-        super().__init__(
-            classes=classes,
-            class_weight=class_weight,
-            max_iter=max_iter,
-            shuffle=shuffle,
-            random_state=random_state,
-            average=average,
-            half_life=half_life,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-        )
+        self.classes = classes
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.average = average
+        self.half_life = half_life
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
         self.fit_intercept = fit_intercept
 
     def _rule(self) -> nouns.Multiclass:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -28,19 +29,17 @@ from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import aside, n_threads, unchanged_on_failure
 from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
-from pril.learners.boosting.cross_fitting import (
-    Watch,
-    grow,
-    make_plan,
-    plant,
-    print_rounds,
-    warn_of_ends,
-    warn_of_rounds,
-)
+from pril.learners.boosting import cross_fitting
+from pril.learners.boosting.cross_fitting import Watch
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Home, InMemory, Source, Threads
-from pril.learners.boosting.forest_engine import BoostedTrees, ForestEngine, importances
-from pril.learners.ordered_logit import MOST_CLASSES
+from pril.learners.boosting.forest_engine import (
+    BoostedTrees,
+    ForestEngine,
+    contributions,
+    importances,
+)
+from pril.learners.ordered_logit import refuse_many_classes
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
@@ -288,7 +287,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         self : object
             The fitted estimator.
         """
-        watch = print_rounds() if self.verbose else None
+        watch = cross_fitting.print_rounds() if self.verbose else None
         return fit_watched(self, X, y, sample_weight, watch, groups)
 
     @property
@@ -393,21 +392,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         np.True_
         """
         rows = rows_to_rate(self, X)
-        return self.engine.contributions(self.memory_, rows)
-
-    # --- Copies and files ---
-
-    def __getstate__(self) -> Any:
-        """Return the attributes for copies and files, as plain data."""
-        state = dict(super().__getstate__())
-        if "memory_" in state:
-            state["memory_"] = state["memory_"].to_plain()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "memory_" in state:
-            self.memory_ = BoostedTrees.of(state["memory_"])
+        return contributions(rows.X, self.memory_.forest, self.memory_.background)
 
     def _label_chances(self, intervals: Array) -> Array:
         ranks = np.arange(len(self.order_))
@@ -438,22 +423,37 @@ def fit_watched(
     with unchanged_on_failure(model):
         model.categories_ = find_categories(model.categorical_features, X)
         features = model.engine.read(model, X, reset=True, min_rows=1).X
-        n, table = len(features), ranking.read(y)
-        ranking.check_length(table.values, range(n))
+        n, labels = len(features), ranking.read(y)
+        ranking.check_length(labels.values, range(n))
         weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
-        used = np.flatnonzero(weight)
-        if len(used) == 0:
-            raise InputError("sample_weight is zero for every row: nothing to learn from")
-        with naming_rows(used):
-            model.order_, intervals = ranking.encode(table.take(used), model.classes)
+        intervals = encode_labels(model, labels, weight, model.classes, naming_rows)
 
         def source(counts: Array) -> InMemory:
-            rows = used[counts]
-            return InMemory(features if len(rows) == n else features[rows])
+            return InMemory(features if counts.all() else features[counts])
 
-        code = None if groups is None else read_groups(groups, n).code[used]
-        learn(model, source, intervals, weight[used], watch, groups=code)
+        code = None if groups is None else read_groups(groups, n).code
+        learn(model, source, intervals, weight, watch, groups=code)
     return model
+
+
+def encode_labels(
+    model: OrderedBoosting,
+    labels: ranking.Labels,
+    weight: Array,
+    classes: Any,
+    naming: Callable[[Array], AbstractContextManager[None]],
+) -> Array:
+    """Let a model know its classes; return the intervals of ranks, of rows that count.
+
+    `naming` lets errors about some rows, given by their numbers, name them.
+    """
+    used = np.flatnonzero(weight)
+    if len(used) == 0:
+        raise InputError("sample_weight is zero for every row: nothing to learn from")
+    intervals = np.full((len(weight), 2), ranking.NO_LABEL)
+    with naming(used):
+        model.order_, intervals[used] = ranking.encode(labels.take(used), classes)
+    return intervals
 
 
 def learn(
@@ -477,12 +477,8 @@ def learn(
         if not weight.any():
             raise InputError("class_weight is zero for every row: nothing to learn from")
     counts = ranking.is_labelled(intervals) & (weight > 0.0)
-    n_classes, n = len(model.order_), int(counts.sum())
-    if n_classes > MOST_CLASSES:
-        raise InputError(
-            f"OrderedBoosting takes at most {MOST_CLASSES} classes, got {n_classes}: put them "
-            "into bins, for example with pril.labels.from_bounds, or use PRIL"
-        )
+    refuse_many_classes("OrderedBoosting", len(model.order_))
+    n = int(counts.sum())
     if n < 2:
         raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
     features, intervals, weight = source(counts), intervals[counts], weight[counts]
@@ -490,14 +486,17 @@ def learn(
     weight = weight / weight.mean()
     rng = check_random_state(model.random_state)
     with Threads(n_threads(model.n_jobs)) as threads:
-        plan, beginning = make_plan(model, features, intervals, weight, groups, rng, threads)
+        plan, beginning = cross_fitting.make_plan(
+            model, features, intervals, weight, groups, rng, threads
+        )
         del intervals, weight, counts, groups  # frees memory
-        warn_of_ends(beginning.knowledge.mechanism)
+        cross_fitting.warn_of_ends(beginning.knowledge.mechanism)
         home = home or threads
         home.begin(plan, features)
         del plan
-        grown = grow(beginning, home, model.max_iter, model.n_iter_no_change, watch)
-    warn_of_rounds(grown.rounds)
+        most, patience = model.max_iter, model.n_iter_no_change
+        grown = cross_fitting.grow(beginning, home, most, patience, watch)
+    cross_fitting.warn_of_rounds(grown.rounds)
     model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)
-    model.memory_ = plant(beginning, grown, model.categories_)
+    model.memory_ = cross_fitting.plant(beginning, grown, model.categories_)
     model.__dict__.pop("file_notes_", None)

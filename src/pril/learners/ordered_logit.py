@@ -50,14 +50,19 @@ def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
     return np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
 
 
-def equal_probabilities(n_classes: int) -> Array:
-    """Return the start of the thresholds: equal probabilities for a score of 0."""
+def refuse_many_classes(name: str, n_classes: int) -> None:
+    """Refuse more classes than a learner can count ranges of."""
     if n_classes > MOST_CLASSES:
         raise InputError(
-            f"OrderedLogit takes at most {MOST_CLASSES} classes, got {n_classes}: put them into "
-            "bins, for example with pril.labels.from_bounds, or use PRIL",
+            f"{name} takes at most {MOST_CLASSES} classes, got {n_classes}: put them into bins, "
+            "for example with pril.labels.from_bounds, or use PRIL",
             hint="model",
         )
+
+
+def equal_probabilities(n_classes: int) -> Array:
+    """Return the start of the thresholds: equal probabilities for a score of 0."""
+    refuse_many_classes("OrderedLogit", n_classes)
     below = np.arange(1, n_classes)
     return np.log(n_classes - below) - np.log(below)
 

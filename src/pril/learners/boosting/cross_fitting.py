@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from heapq import heapify, heapreplace
 from itertools import combinations
 from typing import Any, NamedTuple, Self
 
@@ -161,12 +160,10 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
     place = np.empty(n_groups, dtype=np.int64)
     place[groups[order[::-1]]] = np.arange(len(order))[::-1]  # of the first row: written last
     size, fold_of = np.bincount(groups, minlength=n_groups), np.empty(n_groups, dtype=np.int8)
-    folds = [(0, fold) for fold in range(n_folds)]
-    heapify(folds)
+    filled = np.zeros(n_folds, dtype=np.int64)
     for group in np.lexsort([place, -size]).tolist():
-        filled, fold = folds[0]
-        fold_of[group] = fold
-        heapreplace(folds, (filled + int(size[group]), fold))
+        fold_of[group] = fold = filled.argmin()
+        filled[fold] += size[group]
     return fold_of[groups]
 
 
@@ -219,7 +216,6 @@ def make_plan(
         rows=rows,
         parameters=parameters_of(model, signs),
         bins=bins,
-        categorical=categorical,
         sample=bins.codes(sample),
         mean=arrays["mean"],
         slopes=np.ldexp(mixed.slopes, exponents),

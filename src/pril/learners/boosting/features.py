@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import nan
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -18,9 +18,6 @@ from pril.core.scikit import column_indices
 from pril.errors import InputError, InputTypeError, RowError, shown
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import SET
-
-if TYPE_CHECKING:
-    Kind = Literal["strings", "numbers"]
 
 TEXT = ("str", "string", "large_string", "string_view")  # names of dtypes
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)  # int has bool
@@ -94,17 +91,21 @@ def _values(column: Any) -> Iterable[Any]:
     return array if array.dtype.kind in "mM" else array.tolist()
 
 
-def _kind(value: Any) -> Kind | None:
+def _kind(value: Any) -> str | None:
     """Return what a category is; only those of one kind can be equal."""
     if isinstance(value, str):
         return "strings"
     return "numbers" if isinstance(value, NUMBERS) and type(value) not in TIMES else None
 
 
-def _name(X: Any, k: int) -> Any:
-    """Return the name of a feature, or its number."""
-    names = getattr(X, "column_names", getattr(X, "columns", None))  # pyarrow; pandas and polars
+def feature_name(names: Any, k: int) -> Any:
+    """Return how errors call a feature: by its name, if it has one, or by its number."""
     return k if names is None else repr(names[k])
+
+
+def _name(X: Any, k: int) -> Any:
+    # Of pyarrow; of pandas and polars.
+    return feature_name(getattr(X, "column_names", getattr(X, "columns", None)), k)
 
 
 class Codes(dict[Any, float]):
@@ -163,46 +164,35 @@ def find_constraints(asked: Any, model: Any) -> Array:
 
     The model knows its features and which of them are categorical.
     """
-    signs = np.zeros(model.n_features_in_, dtype=np.int8)
-    names = getattr(model, "feature_names_in_", None)
-    for k, sign in _pairs(asked, names, len(signs)):
-        name = k if names is None else repr(str(names[k]))
-        if not isinstance(sign, Real) or sign not in (-1, 0, 1):
-            raise InputError(
-                f"monotonic_cst: the constraint of feature {name} must be -1, 0 or 1, got "
-                f"{shown(sign)}"
-            )
-        if sign != 0 and str(k) in model.categories_:
-            raise InputError(
-                f"monotonic_cst: feature {name} is categorical, and categories have no order; "
-                "leave it 0"
-            )
-        signs[k] = sign
-    return signs
-
-
-def _pairs(asked: Any, names: Any, n_features: int) -> list[tuple[int, Any]]:
-    """Return the number of each feature that is named, and what is asked of it."""
-    if asked is None:
-        return []
+    n_features, names = model.n_features_in_, getattr(model, "feature_names_in_", None)
+    signs: Any = [0] * n_features if asked is None else asked
     if isinstance(asked, dict):
         if names is None:
             raise InputError(
                 "monotonic_cst names features, but X has no names: give a list with a number for "
                 f"each of the {n_features} features"
             )
-        places = {str(name): k for k, name in enumerate(names)}
         for name in asked:
-            if name not in places:
+            if name not in names.tolist():
                 raise InputError(f"monotonic_cst: X has no feature {shown(name)}")
-        return [(places[name], sign) for name, sign in asked.items()]
-    values = np.asarray(asked)
-    if values.shape != (n_features,):
+        signs = [asked.get(name, 0) for name in names.tolist()]
+    if np.shape(signs) != (n_features,):
         raise InputError(
-            f"monotonic_cst has the shape {values.shape}, but X has {n_features} features: give a "
-            "number for each"
+            f"monotonic_cst has the shape {np.shape(signs)}, but X has {n_features} features: give "
+            "a number for each"
         )
-    return list(enumerate(values.tolist()))
+    for k, sign in enumerate(signs):
+        if not isinstance(sign, Real) or sign not in (-1, 0, 1):
+            raise InputError(
+                f"monotonic_cst: the constraint of feature {feature_name(names, k)} must be -1, 0 "
+                f"or 1, got {shown(plain(sign))}"
+            )
+        if sign != 0 and str(k) in model.categories_:
+            raise InputError(
+                f"monotonic_cst: feature {feature_name(names, k)} is categorical, and categories "
+                "have no order; leave it 0"
+            )
+    return np.array(signs, dtype=np.int8)
 
 
 # --- Features that are too small for linear models, in larger units ------------------------------
@@ -220,11 +210,10 @@ def scaled(X: Array, names: Array | None) -> tuple[Array, Array]:
     if not is_small.any():
         return X, exponents
     X = X.copy()
-    for k in np.flatnonzero(is_small):
+    for k in np.flatnonzero(is_small).tolist():
         largest = np.fmax.reduce(np.abs(X[:, k]))
         if largest < LEAST:
-            name = k if names is None else repr(names[k])
-            reason = f"no value of feature {name} is larger than {largest}"
+            reason = f"no value of feature {feature_name(names, k)} is larger than {largest}"
             raise InputError(f"X: {reason}, too small to learn from: multiply the column")
         exponents[k] = WANTED[X.dtype] - np.frexp(largest)[1]
         X[:, k] = np.ldexp(X[:, k], exponents[k])

@@ -228,7 +228,6 @@ class Plan(NamedTuple):
     rows: compiled.Rows
     parameters: dict[str, Any]  # LightGBM's
     bins: Bins
-    categorical: list[int]
     sample: Array  # the codes of a sample of the rows
     mean: Array  # (features,), with slopes and centres: the linear models to start from
     slopes: Array  # (folds, features)
@@ -253,7 +252,8 @@ class Plan(NamedTuple):
         else:
             scores = np.empty((len(numbers), n), dtype=np.float32)
             codes = rebatched(_codes_of(encoded, numbers, scores), PUSHED_ROWS)
-        data = dataset(self.sample, self.categorical, self.parameters, n, codes)
+        categorical = np.flatnonzero(~self.bins.is_number).tolist()
+        data = dataset(self.sample, categorical, self.parameters, n, codes)
         turn: Turn = threading.Lock() if self.is_scarce and n > MOST_KEPT else nullcontext()
         return [
             Fold(j, self.rows, data, self.parameters, own, turn)

@@ -22,7 +22,7 @@ from pril.core.threads import n_threads
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled, shapley
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
-from pril.learners.boosting.features import LARGEST, Codes, encoded
+from pril.learners.boosting.features import LARGEST, Codes, encoded, feature_name
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread
 # The arrays of a tree, and of a forest.
@@ -39,11 +39,6 @@ class BoostedTrees(NamedTuple):
     coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
     forest: Forest
     background: Array  # (rows, features), rows of the training set, to which others are compared
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> BoostedTrees:
-        """Return what `to_plain` gave."""
-        return cls(**{**plain, "forest": Forest(**plain["forest"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
@@ -89,6 +84,10 @@ class ForestEngine(NamedTuple):
             raise _too_large(features, getattr(owner, "feature_names_in_", None))
         return Dense(frozen(features), 0.0)
 
+    def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> BoostedTrees:
+        """Return what `BoostedTrees.to_plain` gave."""
+        return BoostedTrees(**{**plain, "forest": Forest(**plain["forest"])})
+
     def n_scores(self, n_classes: int) -> int:
         """Return the number of scores of a row."""
         return 1
@@ -100,7 +99,7 @@ class ForestEngine(NamedTuple):
     def rate(self, memory: BoostedTrees, rows: Dense) -> Ratings:
         """Return ranks and scores of rows."""
         _, cut, _ = self.parameters(memory)
-        scores = self._scores(memory.forest, rows.X)[:, np.newaxis]
+        scores = scores_of(rows.X, memory.forest, self.n_jobs)[:, np.newaxis]
         if not np.isfinite(scores).all():
             raise _overflowed(int(np.argmin(np.isfinite(scores))))
         if self.mode:
@@ -109,27 +108,9 @@ class ForestEngine(NamedTuple):
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
 
-    def _scores(self, forest: Forest, X: Array) -> Array:
-        """Return the score of each row; many rows are shared out among threads."""
-        scores = np.empty(len(X))
-        work = len(X) * (len(forest.feature) + forest.landmarks.size)
-        n = min(n_threads(self.n_jobs), work // LEAST_WORK) if work >= 2 * LEAST_WORK else 1
-        if n == 1:
-            compiled.scores_of(X, forest, scores)
-            return scores
-        with ThreadPoolExecutor(n) as pool:
-            parts = zip(np.array_split(X, n), np.array_split(scores, n), strict=True)
-            for done in [pool.submit(compiled.scores_of, part, forest, out) for part, out in parts]:
-                done.result()
-        return scores
-
     def one_row(self, memory: BoostedTrees) -> ForestRow:
         """Return what rates one row at a time."""
         return ForestRow(self, memory)
-
-    def contributions(self, memory: BoostedTrees, rows: Dense) -> Array:
-        """Return what each feature adds to the score of each row, and the base, last."""
-        return contributions(rows.X, memory.forest, memory.background)
 
 
 class ForestRow:
@@ -157,7 +138,8 @@ class ForestRow:
             forest,
             splits,
             frozen(memory.thresholds),
-            np.empty(len(forest.mean)),
+            frozen(np.ascontiguousarray(forest.landmarks.T)),
+            np.empty(len(forest.landmarks)),
             np.empty(len(forest.size), dtype=np.uint64),
             self._score[0],
         )
@@ -186,6 +168,20 @@ class ForestRow:
         return _overflowed(0)
 
 
+def scores_of(X: Array, forest: Forest, n_jobs: int | None = 1) -> Array:
+    """Return the score of each row; many rows are shared out among threads."""
+    scores = np.empty(len(X))
+    work = len(X) * (len(forest.feature) + forest.landmarks.size)
+    n = min(n_threads(n_jobs), work // LEAST_WORK) if work >= 2 * LEAST_WORK else 1
+    if n == 1:
+        compiled.scores_of(X, forest, scores)
+        return scores
+    with ThreadPoolExecutor(n) as pool:
+        parts = np.array_split(X, n), [forest] * n, np.array_split(scores, n)
+        list(pool.map(compiled.scores_of, *parts))  # raises what they raise
+    return scores
+
+
 def _overflowed(row: int) -> OverflowedError:
     reason = "X is finite, but OrderedBoosting overflowed on it: the features are too far from "
     return OverflowedError(
@@ -196,7 +192,7 @@ def _overflowed(row: int) -> OverflowedError:
 def _too_large(features: Array, names: Array | None) -> RowError:
     """Return the error for the first number that is too large."""
     row, k = np.argwhere(np.abs(features.astype(np.float64)) > LARGEST)[0]
-    name, value = k if names is None else repr(names[k]), features[row, k]
+    name, value = feature_name(names, k), features[row, k]
     reason = "Input X contains infinity" if np.isinf(value) else f"the limit is {LARGEST:.0e}"
     advice = "replace it, or use NaN for a missing value"
     return RowError("X", int(row), f"feature {name} is {value}; {reason}: {advice}")
@@ -306,7 +302,7 @@ def contributions(X: Array, forest: Forest, background: Array) -> Array:
     """
     X, n_features = np.asarray(X, dtype=np.float64), X.shape[1]
     found = np.zeros((len(X), n_features + 1))
-    found[:, -1] = scores_of(background, forest).mean()
+    found[:, -1] = scores_of(frozen(np.ascontiguousarray(background)), forest).mean()
     own, other = (
         np.where(np.isnan(rows), 0.0, rows - forest.mean) * forest.slope for rows in (X, background)
     )
@@ -393,10 +389,3 @@ def check_background(background: Array, forest: Forest, categories: dict[str, li
             total += float(sizes.sum())
             if not np.isfinite(total):
                 raise InputError(f"the model is damaged: forest.{names} make scores overflow")
-
-
-def scores_of(X: Array, forest: Forest) -> Array:
-    """Return the score of each row."""
-    scores = np.empty((len(X), 1))  # as in `predict`, so that code is compiled once
-    compiled.scores_of(frozen(np.ascontiguousarray(X)), forest, scores[:, 0])
-    return scores[:, 0]

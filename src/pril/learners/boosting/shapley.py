@@ -14,75 +14,34 @@ import numpy as np
 
 from pril.learners.boosting.compiled import (
     ALL_BITS,
-    MISSING_LEFT,
-    MISSING_RIGHT,
     NO_BITS,
     ONE,
+    clear,
     compiled,
-    is_in_set,
     lowest_bit,
 )
 
 LARGEST_DISTANCE = 300.0  # beyond, a landmark adds nothing, and the product of two would be 0
 
-# Columns of the way through a tree.
-SPLIT, IS_LEFT, DEPTH, SLOT, IS_NEW, N_SLOTS, LEAF = range(7)
-
 
 @compiled
-def _way(feature, begin, slot_of, way):
-    """Write all edges of a tree, in the order of its leaves; return their number.
+def _path(begin, end, leaf, splits, sides):
+    """Write the splits on the way to a leaf of a tree, and whether it goes left at each.
 
-    The features on the path to a node are numbered: these are its slots.
+    Returns how many there are. `_walk` of the scores goes the same way.
     """
-    stack, on_left = np.empty(len(begin), np.int64), np.empty(len(begin), np.bool_)
-    is_new = np.empty(len(begin), np.bool_)
-    depth = n_slots = n_edges = leaf = split = 0
-    while True:
-        while split < len(begin) and begin[split] == leaf:  # the next split is on the way down
-            stack[depth], on_left[depth] = split, True
-            is_new[depth] = slot_of[feature[split]] < 0
-            if is_new[depth]:
-                slot_of[feature[split]] = n_slots
-                n_slots += 1
-            way[n_edges, SPLIT], way[n_edges, IS_LEFT], way[n_edges, DEPTH] = split, 1, depth
-            way[n_edges, SLOT], way[n_edges, N_SLOTS] = slot_of[feature[split]], n_slots
-            way[n_edges, IS_NEW], way[n_edges, LEAF] = is_new[depth], -1
-            depth, n_edges, split = depth + 1, n_edges + 1, split + 1
-        if n_edges > 0:
-            way[n_edges - 1, LEAF] = leaf
-        leaf += 1
-        while depth > 0 and not on_left[depth - 1]:
-            depth -= 1
-            if is_new[depth]:
-                slot_of[feature[stack[depth]]] = -1
-                n_slots -= 1
-        if depth == 0:
-            return n_edges
-        on_left[depth - 1] = False
-        last = stack[depth - 1]
-        way[n_edges, SPLIT], way[n_edges, IS_LEFT], way[n_edges, DEPTH] = last, 0, depth - 1
-        way[n_edges, SLOT], way[n_edges, N_SLOTS] = slot_of[feature[last]], n_slots
-        way[n_edges, IS_NEW], way[n_edges, LEAF] = is_new[depth - 1], -1
-        n_edges += 1
-
-
-@compiled
-def _step(x, cut, kind, is_left, words, before, fresh, bit, after):
-    """Clear a bit of the rows that do not go this way at a split."""
-    keep = ~bit
-    if kind == MISSING_RIGHT:
-        for i in range(len(x)):
-            old = before[i] | fresh
-            after[i] = old & (ALL_BITS if (x[i] <= cut) == is_left else keep)
-    elif kind == MISSING_LEFT:
-        for i in range(len(x)):
-            old = before[i] | fresh
-            after[i] = old & (keep if (x[i] > cut) == is_left else ALL_BITS)
-    else:
-        for i in range(len(x)):
-            old = before[i] | fresh
-            after[i] = old & (ALL_BITS if is_in_set(x[i], cut, words) == is_left else keep)
+    n = split = number = 0
+    while split < len(begin) and begin[split] == number:
+        splits[n], sides[n] = split, leaf < end[split]
+        n += 1
+        if leaf >= end[split]:
+            number = end[split]
+            split += end[split] - begin[split]
+        elif end[split] - begin[split] == 1:
+            break
+        else:
+            split += 1
+    return n
 
 
 @compiled
@@ -124,7 +83,7 @@ def _count(bits):
 
 
 @compiled
-def _add_values(own, others, worth, full, n_slots, weight, values):
+def _add_values(own, others, worth, n_slots, weight, values):
     """Add the Shapley values of a leaf in the games of a row and others, by slots.
 
     `own` and `others` have a bit for each feature that lets a row through. Only if each feature
@@ -133,13 +92,13 @@ def _add_values(own, others, worth, full, n_slots, weight, values):
     reach the leaf with a given one of the a, and (c - 1)! a! / (a + c)! leave it with one of the c.
     Returns whether there was anything to add.
     """
-    n_words, lacks, is_reached = len(full), 0, False
+    n_words, lacks, is_reached = len(own), 0, False
     for word in range(n_words):
-        lacks += _count(full[word] & ~own[word])
+        lacks += _count(~own[word])
     left = 0.0
     for h in range(len(others)):
         word = 0
-        while word < n_words and (own[word] | others[h, word]) == full[word]:
+        while word < n_words and (own[word] | others[h, word]) == ALL_BITS:
             word += 1
         if word < n_words:
             continue
@@ -172,6 +131,30 @@ def _weights(n):
 
 
 @compiled
+def _follow(cells, forest, start, n_steps, splits, sides, edges, bits, feature_of):
+    """Write the bits of all columns after each step of a path; return the number of its features.
+
+    The features are numbered as they come, and `feature_of` has the feature of each number. Steps
+    that the path has in common with the last one, whose edges are given, are there already.
+    """
+    feature, value, kind, n_features = forest.feature, forest.value, forest.kind, 0
+    for step in range(n_steps):
+        split, number = start + splits[step], 0
+        k, edge = feature[split], 2 * split + sides[step]
+        while number < n_features and feature_of[number] != k:
+            number += 1
+        feature_of[number], n_features = k, max(n_features, number + 1)
+        if edges[step] != edge:
+            edges[step], here = edge, bits[step + 1]
+            here[:] = bits[step]
+            row, keep = here[number >> 6], ~(ONE << np.uint64(number & 63))
+            clear(
+                row, keep, len(row), cells[k], value[split], kind[split], sides[step], forest.words
+            )
+    return n_features
+
+
+@compiled
 def add_trees(cells, n, forest, out):
     """Add the Shapley values of all trees to those of the first n columns of cells.
 
@@ -181,7 +164,7 @@ def add_trees(cells, n, forest, out):
     through. Rows with the same bits have the same values. So rows are grouped, and the values are
     computed once for each pair of a group and a group of the background.
     """
-    size, feature, value, kind, begin, _, leaf, words = forest[5:]
+    size, begin, end, leaf = forest.size, forest.begin, forest.end, forest.leaf
     d, n_columns, most = len(cells), cells.shape[1], size.max() if len(size) else 0
     n_background = n_columns - n
     n_table = 4
@@ -189,56 +172,37 @@ def add_trees(cells, n, forest, out):
         n_table *= 2
     table, group = np.empty(n_table, np.int32), np.empty(n_columns, np.int32)
     first, first_other = np.empty(n, np.int32), np.empty(n_background, np.int32)
-    slot_of, feature_of = np.full(d, -1), np.empty(d, np.int64)
-    way, weight = np.empty((2 * most, 7), np.int64), _weights(1)
-    has_values = np.empty(n, np.bool_)
+    splits, sides = np.empty(most, np.int64), np.empty(most, np.bool_)
+    feature_of, has_values = np.empty(d, np.int64), np.empty(n, np.bool_)
     start = 0
     for tree in range(len(size)):
-        stop = start + size[tree]
-        n_edges = _way(feature[start:stop], begin[start:stop], slot_of, way)
-        depth = n_slots = 0
-        for e in range(n_edges):
-            depth, n_slots = max(depth, way[e, DEPTH] + 1), max(n_slots, way[e, N_SLOTS])
-        n_words = 1 + (n_slots >> 6)
-        if len(weight) <= n_slots:
-            weight = _weights(n_slots)
-        full, others = np.empty(n_words, np.uint64), np.empty((n_background, n_words), np.uint64)
-        bits = np.zeros((depth + 1, n_words, n_columns), np.uint64)
-        values, counts = np.empty((n, n_slots)), np.empty(n_background)
-        for e in range(n_edges):
-            split, at, slot = start + way[e, SPLIT], way[e, DEPTH], way[e, SLOT]
-            feature_of[slot] = feature[split]
-            word, bit = slot >> 6, ONE << np.uint64(slot & 63)
-            fresh = bit if way[e, IS_NEW] else NO_BITS
-            if n_words > 1:
-                bits[at + 1] = bits[at]
-            _step(
-                cells[feature[split]], value[split], kind[split], way[e, IS_LEFT] == 1, words,
-                bits[at, word], fresh, bit, bits[at + 1, word],
-            )  # fmt: skip
-            if way[e, LEAF] < 0:
-                continue
-            here, n_here = bits[at + 1], way[e, N_SLOTS]
+        stop, depth = start + size[tree], 0
+        for at in range(size[tree] + 1):
+            depth = max(depth, _path(begin[start:stop], end[start:stop], at, splits, sides))
+        n_words = 1 + (min(depth, d) >> 6)
+        bits, edges = np.full((depth + 1, n_words, n_columns), ALL_BITS), np.full(depth, -1)
+        others, counts = np.empty((n_background, n_words), np.uint64), np.empty(n_background)
+        values, weight = np.empty((n, min(depth, d))), _weights(min(depth, d))
+        for at in range(size[tree] + 1):
+            n_steps = _path(begin[start:stop], end[start:stop], at, splits, sides)
+            n_slots = _follow(cells, forest, start, n_steps, splits, sides, edges, bits, feature_of)
+            here = bits[n_steps]
             n_others = _group(here[:, n:], table, first_other, group[n:])
             counts[:n_others] = 0.0
             for j in range(n, n_columns):
-                counts[group[j]] += leaf[start + tree + way[e, LEAF]] / n_background
-            n_groups = _group(here[:, :n], table, first, group[:n])
-            for word in range(n_words):
-                n_bits = min(n_here - (word << 6), 64)
-                full[word] = ALL_BITS if n_bits == 64 else (ONE << np.uint64(max(n_bits, 0))) - ONE
-                for h in range(n_others):
-                    others[h, word] = here[word, n + first_other[h]]
-            for g in range(n_groups):
-                values[g, :n_here] = 0.0
+                counts[group[j]] += leaf[start + tree + at] / n_background
+            for h in range(n_others):
+                others[h] = here[:, n + first_other[h]]
+            for g in range(_group(here[:, :n], table, first, group[:n])):
+                values[g, :n_slots] = 0.0
                 own = here[:, first[g]]
                 has_values[g] = _add_values(
-                    own, others[:n_others], counts, full, n_here, weight, values[g]
+                    own, others[:n_others], counts, n_slots, weight, values[g]
                 )
             for i in range(n):
                 g = group[i]
                 if has_values[g]:
-                    for slot in range(n_here):
+                    for slot in range(n_slots):
                         out[i, feature_of[slot]] += values[g, slot]
         start = stop
 
@@ -254,21 +218,18 @@ def add_landmarks(cells, n, landmarks, similarity, n_nodes, nodes, node_weights,
     each row: half as many as there are features are exact.
     """
     d, n_background = len(cells), cells.shape[1] - n
-    near, others = np.empty(d), np.empty((d, n_background))
+    through, after = np.empty(cells.shape), np.empty(n_background)
     before, sums = np.empty((d, n_background)), np.empty((d, n_background))
-    after = np.empty(n_background)
     for landmark in range(len(landmarks)):
         if similarity[landmark] == 0.0:
             continue
         for k in range(d):
-            for b in range(n_background):
-                distance = abs(cells[k, n + b] - landmarks[landmark, k])
-                others[k, b] = exp(-min(distance, LARGEST_DISTANCE))
+            for c in range(cells.shape[1]):
+                distance = abs(cells[k, c] - landmarks[landmark, k])
+                through[k, c] = exp(-min(distance, LARGEST_DISTANCE))
+        others = through[:, n:]
         for i in range(n):
-            for k in range(d):
-                distance = abs(cells[k, i] - landmarks[landmark, k])
-                near[k] = exp(-min(distance, LARGEST_DISTANCE))
-            sums[:] = 0.0
+            near, sums[:] = through[:, i], 0.0
             for node in range(n_nodes[i]):
                 t, share = nodes[n_nodes[i], node], node_weights[n_nodes[i], node]
                 after[:] = share
