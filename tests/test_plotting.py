@@ -232,6 +232,8 @@ def test_what_cannot_be_drawn_is_refused(ax):
         plot_coarsening(PRIL().fit(X, y), ax=ax)
     with pytest.raises(NotFittedError):
         plot_coarsening(OrderedLogit(), ax=ax)
+    with pytest.raises(ValueError, match="OrderedLogit learned from exact labels only"):
+        plot_coarsening(OrderedLogit().fit(X, y), ax=ax)
     with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
         plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)
 

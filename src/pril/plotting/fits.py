@@ -193,6 +193,11 @@ class CoarseningDisplay(Display):
                 f"{type(learner).__name__} does not learn how classes become ranges, so there is "
                 "nothing to draw"
             )
+        if not (learner.coarsening_.table or learner.coarsening_.shares):
+            raise InputError(
+                f"this {type(learner).__name__} learned from exact labels only, so there is no "
+                "range to draw"
+            )
         return cls(learner.coarsening_, learner.order_).plot(ax=ax)
 
     def _draw(self, ax: Axes) -> None:
