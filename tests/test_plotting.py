@@ -425,6 +425,17 @@ def test_a_forest_plot_is_the_table_of_weights(ax):
         plot_forest(model[-1], ax=ax)
 
 
+@pytest.mark.parametrize(("unit", "digits"), [(1.0, ".2f"), (1e3, ".4f"), (1e9, ".3g")])
+def test_a_forest_plot_says_small_weights_too(ax, unit, digits):
+    """Such as those of incomes in euros, which are not 0.00 [0.00, 0.00]."""
+    X, y = make_synthetic(400, random_state=0)
+    result = infer(OrderedLogit(alpha=0.0).fit(X * unit, y))
+    plot_forest(result, ax=ax)
+    low, high = result.interval[:, 0]
+    expected = f"{result.estimate[0]:{digits}} [{low:{digits}}, {high:{digits}}]"
+    assert ax.texts[0].get_text() == expected
+
+
 def test_a_forest_plot_of_effects_has_a_series_for_each_class(ax):
     X, y = make_synthetic(60, random_state=0)
     effects = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y).marginal_effects()
