@@ -1081,6 +1081,9 @@ def test_weights_and_half_life(good, bad, call, feed, tmp_path):
     assert "'low' is the weight, not a label or feature" in bad(
         "fit", "t.csv", *RANGES, "--weight", "low"
     )
+    write(tmp_path / "words.csv", [{**row, "w": "heavy"} for row in rows])
+    said = bad("fit", "words.csv", *RANGES, "--weight", "w")
+    assert said == "words.csv, row 1: column 'w' is 'heavy', not a number"  # --text would not help
     good("fit", "t.csv", *RANGES, "--model", "mpril", "-o", "m.pril", "-q")
     said = bad("stream", "m.pril", "--half-life", "9")
     assert said == "m.pril holds MPRIL, which has no half-life"

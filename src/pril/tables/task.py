@@ -68,7 +68,11 @@ class Task:
         """Return the rows' weights, None if there are none."""
         if self.weight is None:
             return None
-        weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+        try:
+            weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+        except RowError as error:
+            hint = None if error.hint == "text" else error.hint  # words have no weight
+            raise RowError(error.argument, error.row, error.reason, hint=hint) from None
         good = np.isfinite(weights) & (weights >= 0.0)
         if not good.all():
             row = int(np.argmin(good))
