@@ -1071,6 +1071,11 @@ def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
     assert f"no label {200 - labelled}, weight zero 100\n" in lines
 
 
+def test_a_model_that_there_is_not_is_refused_in_plain_words(bad):
+    said = bad("fit", "t.csv", *RANGES, "--model", "boost")
+    assert said.startswith("Invalid value for '--model': 'boost' is not one of 'pril', ")
+
+
 def test_weights_and_half_life(good, bad, call, feed, tmp_path):
     rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
     write(tmp_path / "t.csv", rows)
