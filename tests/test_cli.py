@@ -671,7 +671,8 @@ def test_ranges_need_enough_rows(call, bad, tmp_path):
     code, _, err = call("fit", "t.csv", *RANGES, "--coverage", 0.9)
     assert code == 0
     assert err.startswith("pril: warning: every range is the full scale: coverage=0.9 needs")
-    wide = [{**row, "low": "poor", "high": "good"} for row in make_rows(30)]
+    wide = [{**row, "low": "poor", "high": "fair"} for row in make_rows(30)]
+    wide[0] |= {"low": "good", "high": "great"}
     write(tmp_path / "t.csv", wide)
     said = bad("fit", "t.csv", *RANGES, "--coverage", 0.9, "-o", "m.pril")
     assert said.startswith('guarantee="exact" needs rows with exact labels')
@@ -1069,6 +1070,19 @@ def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
             assert result["learned_rows"] == labelled
     lines = good(*command)
     assert f"no label {200 - labelled}, weight zero 100\n" in lines
+
+
+@pytest.mark.parametrize(("low", "high"), [("fair", "fair"), ("poor", "great"), ("fair", "good")])
+def test_labels_that_tell_no_classes_apart_are_warned_of(call, tmp_path, low, high):
+    """Else "100.0% inside their range" would look like a success."""
+    rows = make_rows()
+    write(tmp_path / "t.csv", [{**row, "low": low, "high": high} for row in rows])
+    code, _, err = call("fit", "t.csv", *RANGES)
+    assert code == 0
+    said = f"columns 'low', 'high': every label includes {low!r}: nothing can be learned"
+    assert f"pril: warning: t.csv: {said}\n" in err
+    write(tmp_path / "t.csv", rows)
+    assert "nothing can be learned" not in call("fit", "t.csv", *RANGES)[2]
 
 
 def test_a_model_that_there_is_not_is_refused_in_plain_words(bad):

@@ -251,6 +251,11 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
+        common = ranks[:, 0].max()
+        if counts.sum() > 1 and common <= ranks[:, 1].min():
+            name = ranking.plain(order[common])
+            reason = f"every label includes {name!r}: nothing can be learned"
+            warnings.warn(TableWarning(f"{place}: {reason}"), stacklevel=2)
         return EncodedLabels(order, ranks, counts, learned)
 
     def settle(self, table: Table) -> LabelColumns:
