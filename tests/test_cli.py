@@ -671,7 +671,8 @@ def test_ranges_need_enough_rows(call, bad, tmp_path):
     code, _, err = call("fit", "t.csv", *RANGES, "--coverage", 0.9)
     assert code == 0
     assert err.startswith("pril: warning: every range is the full scale: coverage=0.9 needs")
-    wide = [{**row, "low": "poor", "high": "good"} for row in make_rows(30)]
+    wide = [{**row, "low": "poor", "high": "fair"} for row in make_rows(30)]
+    wide[0] |= {"low": "good", "high": "great"}
     write(tmp_path / "t.csv", wide)
     said = bad("fit", "t.csv", *RANGES, "--coverage", 0.9, "-o", "m.pril")
     assert said.startswith('guarantee="exact" needs rows with exact labels')
@@ -1071,6 +1072,24 @@ def test_rows_of_weight_zero_are_counted_apart(good, tmp_path):
     assert f"no label {200 - labelled}, weight zero 100\n" in lines
 
 
+@pytest.mark.parametrize(("low", "high"), [("fair", "fair"), ("poor", "great"), ("fair", "good")])
+def test_labels_that_tell_no_classes_apart_are_warned_of(call, tmp_path, low, high):
+    """Else "100.0% inside their range" would look like a success."""
+    rows = make_rows()
+    write(tmp_path / "t.csv", [{**row, "low": low, "high": high} for row in rows])
+    code, _, err = call("fit", "t.csv", *RANGES)
+    assert code == 0
+    said = f"columns 'low', 'high': every label includes {low!r}: nothing can be learned"
+    assert f"pril: warning: t.csv: {said}\n" in err
+    write(tmp_path / "t.csv", rows)
+    assert "nothing can be learned" not in call("fit", "t.csv", *RANGES)[2]
+
+
+def test_a_model_that_there_is_not_is_refused_in_plain_words(bad):
+    said = bad("fit", "t.csv", *RANGES, "--model", "boost")
+    assert said.startswith("Invalid value for '--model': 'boost' is not one of 'pril', ")
+
+
 def test_weights_and_half_life(good, bad, call, feed, tmp_path):
     rows = [{**row, "w": k % 3} for k, row in enumerate(make_rows())]
     write(tmp_path / "t.csv", rows)
@@ -1081,6 +1100,9 @@ def test_weights_and_half_life(good, bad, call, feed, tmp_path):
     assert "'low' is the weight, not a label or feature" in bad(
         "fit", "t.csv", *RANGES, "--weight", "low"
     )
+    write(tmp_path / "words.csv", [{**row, "w": "heavy"} for row in rows])
+    said = bad("fit", "words.csv", *RANGES, "--weight", "w")
+    assert said == "words.csv, row 1: column 'w' is 'heavy', not a number"  # --text would not help
     good("fit", "t.csv", *RANGES, "--model", "mpril", "-o", "m.pril", "-q")
     said = bad("stream", "m.pril", "--half-life", "9")
     assert said == "m.pril holds MPRIL, which has no half-life"

@@ -480,6 +480,13 @@ def test_a_table_in_any_encoding_is_the_same_table(good, tmp_path, encoding):
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text(encoding)
 
 
+def test_a_table_in_utf_16_is_told_from_one_in_cp1252(bad, tmp_path):
+    write_styled(tmp_path / "t.csv", flats(40), CsvStyle(encoding="utf-16"))
+    said = bad("fit", "t.csv", *FIT)
+    assert "which is not UTF-8: is it UTF-16?; pass its encoding, such as" in said
+    assert said.endswith("--encoding utf-16")
+
+
 def test_an_encoding_is_advised_and_bytes_are_named(bad, good, tmp_path):
     rows = in_cp1252(flats(40))
     rows[0]["town"] = rows[1]["town"] = rows[2]["town"] = "Bonn"
@@ -487,7 +494,7 @@ def test_an_encoding_is_advised_and_bytes_are_named(bad, good, tmp_path):
     path = write_styled(tmp_path / "t.csv", rows, CsvStyle(encoding="cp1252"))
     said = bad("fit", "t.csv", *FIT)
     assert said.startswith("t.csv, row 4: column 'town' is b'K\\xf6ln', which is not UTF-8")
-    assert said.endswith("; pass its encoding, such as --encoding cp1252")
+    assert said.endswith("; pass its encoding, such as --encoding cp1252 or --encoding utf-16")
     good("fit", "t.csv", *FIT, "--encoding", "cp1252", "-o", "t.pril")
     said = bad("fit", "t.csv", *FIT, "--encoding", "ascii")
     assert said.startswith("t.csv, row 4: it has the bytes b'\\xf6', not ascii; ")

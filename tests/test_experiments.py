@@ -280,3 +280,14 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path, bad, program):
     assert not (tmp_path / "new").exists()
     assert "figure9" in bad("reproduce", "figure9")
     assert "--runs" in bad("reproduce", "--runs", "0")
+
+
+def test_runs_do_not_begin_without_a_folder_for_them(tmp_path):
+    """Else hours of work would be lost."""
+    (tmp_path / "output").write_text("a file")
+
+    def begin(total):
+        pytest.fail("the runs have begun")
+
+    with pytest.raises(OSError, match="output"):
+        experiments.reproduce(tmp_path / "output", "figure1", progress=begin)

@@ -108,6 +108,18 @@ def test_errors_by_groups_agree_with_statsmodels(ordered_model):
     np.testing.assert_allclose(result.std_error[:4], factor * expected.bse[:4], rtol=1e-5)
 
 
+def test_errors_by_groups_leave_out_rows_without_a_label_or_weight():
+    X, y = table()
+    ends, weight, groups = np.column_stack([y, y]).astype(float), np.ones(400), np.arange(400) // 8
+    ends[::7], weight[3::7] = np.nan, 0.0
+    kept = ~np.isnan(ends[:, 0]) & (weight > 0.0)
+    model = OrderedLogit(classes=range(4), alpha=0.0).fit(X, ends, sample_weight=weight)
+    result = infer(model, X, ends, sample_weight=weight, groups=groups)
+    expected = infer(model, X[kept], ends[kept], groups=groups[kept])
+    np.testing.assert_array_equal(result.covariance, expected.covariance)
+    assert "50 groups of rows" in str(result)
+
+
 def test_an_offset_agrees_with_statsmodels(ordered_model):
     X, y = table()
     added = np.random.default_rng(1).normal(size=400)

@@ -232,6 +232,8 @@ def test_what_cannot_be_drawn_is_refused(ax):
         plot_coarsening(PRIL().fit(X, y), ax=ax)
     with pytest.raises(NotFittedError):
         plot_coarsening(OrderedLogit(), ax=ax)
+    with pytest.raises(ValueError, match="OrderedLogit learned from exact labels only"):
+        plot_coarsening(OrderedLogit().fit(X, y), ax=ax)
     with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
         plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)
 
@@ -421,6 +423,17 @@ def test_a_forest_plot_is_the_table_of_weights(ax):
     assert [0.0, 0.0] in [list(line.get_xdata()) for line in ax.lines]
     with pytest.raises(TypeError, match=r"result must be what infer.* got OrderedLogit"):
         plot_forest(model[-1], ax=ax)
+
+
+@pytest.mark.parametrize(("unit", "digits"), [(1.0, ".2f"), (1e3, ".4f"), (1e9, ".3g")])
+def test_a_forest_plot_says_small_weights_too(ax, unit, digits):
+    """Such as those of incomes in euros, which are not 0.00 [0.00, 0.00]."""
+    X, y = make_synthetic(400, random_state=0)
+    result = infer(OrderedLogit(alpha=0.0).fit(X * unit, y))
+    plot_forest(result, ax=ax)
+    low, high = result.interval[:, 0]
+    expected = f"{result.estimate[0]:{digits}} [{low:{digits}}, {high:{digits}}]"
+    assert ax.texts[0].get_text() == expected
 
 
 def test_a_forest_plot_of_effects_has_a_series_for_each_class(ax):

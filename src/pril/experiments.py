@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -625,6 +626,9 @@ def reproduce(
     sets, reasons = available_data() if n_figures else (DATA_SETS, {})
     if left_out := "; ".join(f"{data} was left out: {why}" for data, why in reasons.items()):
         warnings.warn(left_out, stacklevel=2)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()  # a folder that cannot be written to is an error now
     variants = [one for one in VARIANTS if one[0] in sets and which == "all"]
     runs = len(sets) * n_figures + len(variants)
     advance = progress(runs * settings.runs) if progress else None
@@ -639,8 +643,6 @@ def reproduce(
         others += [curve._replace(data=meaning) for curve in ran]
     verdicts = judge(second, third) if second and third else []
 
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     drawn = draw(points, second, third)
     for name, figure in drawn.items():
         figure.savefig(folder / f"{name}.png", dpi=200)

@@ -159,6 +159,7 @@ class _Fitted:
     problem: fitting.Problem
     rows: InMemory
     maximum: Maximum
+    labelled: Array  # which of the rows that were passed have a label, and are in `rows`
 
     def loglik_without(self, rows: InMemory, settings: fitting.Settings) -> float:
         """Return the log-likelihood of another model of these rows, with the same chances."""
@@ -638,7 +639,7 @@ def infer(
     uncertainty = Uncertainty(fitted.problem, fitted.maximum)
     code, source = None, CURVATURE
     if groups is not None:
-        code = read_groups(groups, len(fitted.rows.kind)).code
+        code = read_groups(groups, len(fitted.labelled)).code[fitted.labelled]
         n_groups = len(np.unique(code[fitted.rows.weight > 0.0]))
         if n_groups < 2:
             raise InputError(f"groups must name at least 2 groups of rows, got {n_groups}")
@@ -727,7 +728,8 @@ def _fit_again(learner: Any, features: Any, y: Any, sample_weight: Any) -> _Fitt
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
-    return _Fitted(fitting.Problem(rows, again.settings()), rows, found.maximum)
+    problem = fitting.Problem(rows, again.settings())
+    return _Fitted(problem, rows, found.maximum, batch.labelled())
 
 
 def _covariance(uncertainty: Uncertainty, rows: InMemory, groups: Array | None) -> Array:

@@ -100,7 +100,8 @@ def main(arguments: list[str] | None = None) -> None:
             code = app(args=given, standalone_mode=False) or 0
             sys.exit(code if given else 2)  # without arguments the help was printed
         except _UsageError as error:
-            if said := error.format_message():  # empty if the help was printed
+            # Empty if the help was printed; "Value error, " is how typer's checks begin.
+            if said := error.format_message().replace(": Value error, ", ": "):
                 print_error(said + INSTEAD.get(getattr(error, "option_name", ""), ""))
             sys.exit(2)
         except BrokenPipeError:  # the reader of the output has ended

@@ -418,7 +418,7 @@ ADVICE = {
     "decimal": "if these are numbers, say how they are written: --decimal ',' --thousands '.'",
     "drop": "leave it out with --drop",
     "per": "pass --per unit",
-    "encoding": "pass its encoding, such as --encoding cp1252",
+    "encoding": "pass its encoding, such as --encoding cp1252 or --encoding utf-16",
     "classes": "pass --classes, lowest first",
     "format": f"pass --format {'|'.join(get_args(Format))}",
     "holdout": "make --holdout smaller",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import floor, isfinite, log10
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 MOST_RANGES = 40  # of more, the most common are drawn
+MOST_DIGITS = 6  # after the point; smaller numbers are written as 1.23e-07
 NAMES = {
     "weight": "weight per {} (log odds of a higher class)",
     "effect": "change of the probability per {}",
@@ -194,6 +196,11 @@ class CoarseningDisplay(drawing.Display):
             raise InputTypeError(
                 f"{type(learner).__name__} does not learn how classes become ranges, so there is "
                 "nothing to draw"
+            )
+        if not (learner.coarsening_.table or learner.coarsening_.shares):
+            raise InputError(
+                f"this {type(learner).__name__} learned from exact labels only, so there is no "
+                "range to draw"
             )
         return cls(learner.coarsening_, learner.order_).plot(ax=ax)
 
@@ -377,7 +384,7 @@ class ForestDisplay(drawing.Display):
     def _write_numbers(self, rows: pd.DataFrame) -> None:
         """Write each estimate with its interval at the right; of one that is known, its name."""
         texts = [
-            f"{row.estimate:.2f} [{row.lower:.2f}, {row.upper:.2f}]"
+            _with_interval(row.estimate, row.lower, row.upper)
             if row.lower < row.upper
             else f"{row.estimate:.2g} ({'fixed' if row.estimate else 'reference'})"
             for row in rows.itertuples()
@@ -480,3 +487,11 @@ def plot_bootstrap(
     level = result.level if isinstance(result, BootstrapResult) else None
     unit = "unit" if per == "unit" else "standard deviation"
     return ForestDisplay(rows, level, unit).plot(ax=ax).ax_
+
+
+def _with_interval(estimate: float, lower: float, upper: float) -> str:
+    """Return an estimate and its interval as text, with two digits of the interval's width."""
+    width = upper - lower
+    digits = max(2, 1 - floor(log10(width))) if isfinite(width) else 2
+    form = f".{digits}f" if digits <= MOST_DIGITS else ".3g"
+    return f"{estimate:{form}} [{lower:{form}}, {upper:{form}}]"

@@ -7,6 +7,7 @@ text; the caller decides whether they are numbers or words.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import difflib
 import hashlib
@@ -548,6 +549,8 @@ def _read_header(table: Table, file: Any) -> list[str]:
     except UnicodeEncodeError as error:
         raw = error.object.encode(errors="surrogateescape")
         said = f"{name}: the header has {shown(raw)}, which is not UTF-8"
+        if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            said += ": is it UTF-16?"
         raise TableError(said, hint="encoding") from None
     except csv.Error as error:
         raise TableError(f"{name} cannot be read as CSV: {error}") from None

@@ -98,7 +98,11 @@ class Task:
         """Return the rows' weights, None if there are none."""
         if self.weight is None:
             return None
-        weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+        try:
+            weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+        except RowError as error:
+            hint = None if error.hint == "text" else error.hint  # words have no weight
+            raise RowError(error.argument, error.row, error.reason, hint=hint) from None
         good = np.isfinite(weights) & (weights >= 0.0)
         if not good.all():
             row = int(np.argmin(good))
@@ -428,6 +432,11 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
+        common = ranks[:, 0].max()
+        if counts.sum() > 1 and common <= ranks[:, 1].min():
+            name = ranking.plain(order[common])
+            reason = f"every label includes {name!r}: nothing can be learned"
+            warnings.warn(TableWarning(f"{place}: {reason}"), stacklevel=2)
         return EncodedLabels(columns, order, ranks, counts, learned)
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:
