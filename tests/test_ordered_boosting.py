@@ -39,7 +39,6 @@ from pril import (
 from pril.core.scikit import openmp_threads
 from pril.core.threads import n_threads
 from pril.labels import make_intervals
-from pril.learners import ordered_boosting
 from pril.learners.boosting import compiled, cross_fitting, folds, forest_engine
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -100,9 +99,9 @@ def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
     fold = np.empty(60, dtype=int)
     fold[order] = np.arange(60) % 3
     begun = []
-    make_plan = ordered_boosting.make_plan
+    make_plan = cross_fitting.make_plan
     monkeypatch.setattr(
-        ordered_boosting, "make_plan", lambda *a: begun.append(make_plan(*a)) or begun[-1]
+        cross_fitting, "make_plan", lambda *a: begun.append(make_plan(*a)) or begun[-1]
     )
     model = OrderedBoosting(
         max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
