@@ -23,7 +23,7 @@ which is written in three ways. Files for ONNX have the second one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from math import inf
 from typing import Any
@@ -120,9 +120,9 @@ def ranks_of(rule: Any, scores: Array, cut: Array) -> Array:
     ranks = np.empty(len(scores), dtype=np.int64)
     for batch in batches(len(scores), BATCH):
         if isinstance(rule, nouns.Multiclass):
-            ranks[batch] = first_of_largest(scores[batch].T)
+            ranks[batch] = scores[batch].argmax(axis=1)
         elif isinstance(rule, nouns.Likelihood) and rule.mode:
-            ranks[batch] = first_of_largest(chances(scores[batch, 0], cut))
+            ranks[batch] = np.column_stack([*chances(scores[batch, 0], cut)]).argmax(axis=1)
         else:
             ranks[batch] = count_below(scores[batch, 0], cut[1:-1])
     return ranks
@@ -136,16 +136,6 @@ def count_below(scores: Array, thresholds: Array) -> Array:
     for threshold in thresholds:
         counts += (scores >= threshold).view(np.int8)
     return counts
-
-
-def first_of_largest(columns: Iterable[Array]) -> Array:
-    """Return for each row the column that has the largest number, the first of equal ones."""
-    ranks: Any = 0
-    most: Any = -inf
-    for k, values in enumerate(columns):
-        ranks = np.where(values > most, k, ranks)
-        most = np.maximum(values, most)
-    return ranks
 
 
 def chances(scores: Array, cut: Array) -> Iterator[Array]:
