@@ -337,8 +337,6 @@ def weights_of_classes(
     """Return the weights of the classes, None if they have none; intervals are of all rows."""
     if intervals is None:
         refuse_online(model)
-    if model.class_weight is None:
-        return None
     return class_weights(model.class_weight, order, intervals)
 
 

@@ -35,7 +35,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, block_diag, cho_factor, cho_solve
 from scipy.sparse import csr_array, issparse, vstack
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit, softmax
@@ -430,9 +430,7 @@ class Point:
         information = (by_theta * weight[:, np.newaxis]).T @ by_theta - np.diag(own)
         if d <= MOST_DENSE:
             corner = Z.sums(_spread(terms.cuts, mixed * weight, inner))
-            information, of_cuts = np.empty((d + inner, d + inner)), information
-            information[:d, :d], information[d:, d:] = Z.squares(weight * curve), of_cuts
-            information[:d, d:], information[d:, :d] = corner, corner.T
+            information = np.block([[Z.squares(weight * curve), corner], [corner.T, information]])
         slopes = weight * terms.slope, weight * terms.first
         squares = np.array([np.sum(part * part) for part in slopes])
         sums = Sums(loglik, gradient, information, squares)
@@ -521,8 +519,7 @@ class Penalty:
         loglik -= 0.5 * float(self.ridge @ point.w**2)
         gradient = np.concatenate([-self.ridge * point.w, slope])
         if d <= MOST_DENSE:
-            of_cuts, information = information, np.diag(np.append(self.ridge, np.zeros(len(slope))))
-            information[d:, d:] = of_cuts
+            information = block_diag(np.diag(self.ridge), information)
         if sums.classes is not None:
             classes = np.maximum(sums.classes, LEAST_CLASS)
             loglik += float(self.rows @ np.log(classes / classes.sum()))

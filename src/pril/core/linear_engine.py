@@ -366,5 +366,5 @@ class LinearRow:
 
     def refusal(self, weight: float = 1.0) -> ValueError:
         """Return the error for a row that was refused."""
-        engine, rows = self._engine, nouns.Dense(self.cells[np.newaxis], 0.0)
-        return not_finite_error(rows, engine.name, engine.feature_names, 0, np.array([weight]))
+        rows = nouns.Dense(self.cells[np.newaxis], 0.0)
+        return self._engine.not_finite(rows, 0, np.array([weight]))
