@@ -274,8 +274,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
             if arrow.is_ordered(schema.field(name).type)
             and name not in (*self.numbers, *self.words)
         }
-        kind.update(dict.fromkeys(self.ranks_, "number"))
-        kind.update(dict.fromkeys(self.numbers, "number"))
+        kind.update(dict.fromkeys([*self.ranks_, *self.numbers], "number"))
         kind.update(dict.fromkeys(self.words, "text"))
         for name in kind:
             if kind[name] not in ("number", "text"):

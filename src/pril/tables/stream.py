@@ -27,6 +27,7 @@ from pril.core.rating import log_probabilities
 from pril.core.recent_errors import Alarm, ErrorReports
 from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
+from pril.core.threads import unchanged_on_failure
 from pril.core.words import count
 from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
@@ -169,16 +170,10 @@ class LineStream:
         if not self._grows:
             yield
             return
-        parts = (self.model.encoder, self.model.learner)
-        before = [dict(vars(part)) for part in parts]
-        try:
+        with unchanged_on_failure(self.model.encoder), unchanged_on_failure(self.model.learner):
             self._check_lines(lines)
             self._grow(lines[0])
             yield
-        except BaseException:
-            for part, state in zip(parts, before, strict=True):
-                part.__dict__ = state
-            raise
         if self._first is not None:
             self._first += lines
             if len(self._first) >= MANY_ROWS:
