@@ -134,9 +134,9 @@ def test_a_failing_disk_is_no_mistake_of_the_table(good, call, tmp_path, monkeyp
     monkeypatch.setattr(files, "BLOCK_ROWS", 370)
     monkeypatch.setattr(text, "READ_BYTES", 1000)
     good("fit", "t.csv", *RANGES, "-o", "whole.pril")
-    opened = files.open_text
+    opened = text.open_text
     with monkeypatch.context() as patch:
-        patch.setattr(files, "open_text", lambda *of: FailingStream(opened(*of), 120_000))
+        patch.setattr(text, "open_text", lambda *of: FailingStream(opened(*of), 120_000))
         code, _, err = call("fit", "t.csv", *RANGES, *keep)
     assert (code, err.count("\n")) == (2, 1)
     assert err == "pril: t.csv: Input/output error\n"
