@@ -296,6 +296,7 @@ def test_of_several_mistakes_the_first_is_named(parts, client):
 
 def test_what_a_learner_refuses_has_file_and_row(parts, client):
     exact = [{**row, "low": "fair", "high": "fair"} for row in make_rows(50)]
+    exact[0] |= {"low": "poor", "high": "poor"}
     tables = [[dict(row) for row in exact] for _ in range(4)]
     for part in (1, 2, 3):
         tables[part][10 - part]["high"] = "good"
