@@ -30,7 +30,7 @@ from tables import snapshot
 settings.register_profile(
     "pril",
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=True,
 )

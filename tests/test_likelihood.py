@@ -8,8 +8,10 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from pril import OrderedLogit
+from pril.core import likelihood
 from pril.core.coarsening import Kinds
 from pril.core.likelihood import Block, Chances, Frame, InMemory, Point
+from pril.inference import infer
 from pril.labels import make_intervals
 
 THETA = np.array([-1.5, 0.0, 1.0])
@@ -312,3 +314,22 @@ def test_no_class_vanishes_where_ranges_are_shifted_into_the_scale():
         for coarsening in ("auto", "random")
     }
     assert errors["auto"] < errors["random"]
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_steps_that_are_mixed_lead_where_many_plain_ones_lead(monkeypatch, seed):
+    """A quarter of the labels exact, the others three classes: plain EM takes hundreds of steps."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(4000, 4))
+    y = np.digitize(X @ [1.0, 0.5, -0.5, 0.2] + rng.logistic(size=4000), [-2.0, -0.7, 0.7, 2.0])
+    ranges = make_intervals(y, 2, 0.75, classes=range(5), random_state=seed)
+    model = OrderedLogit(classes=range(5)).fit(X, ranges)  # without a warning
+    assert likelihood.MOST_EXTRAPOLATED < model.n_iter_ < 100
+    plain = OrderedLogit(classes=range(5), max_iter=1000)
+    monkeypatch.setattr(likelihood, "_mix", lambda path, here, *_: (here, (*path, path[-1])))
+    monkeypatch.setattr(likelihood, "STILL", 0.0)
+    plain.fit(X, ranges)
+    assert plain.n_iter_ > 200
+    error = infer(model).std_error
+    found, expected = (np.concatenate([each.coef_, each.thresholds_]) for each in (model, plain))
+    assert np.all(np.abs(found - expected) < 0.3 * error)

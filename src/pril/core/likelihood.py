@@ -63,6 +63,9 @@ EXTRAPOLATED = (1.0, 0.5, 0.25)  # shares of the way that steps lead to
 EXTRAPOLATED_LOSS = 1.0  # of the log-likelihood: what steps lead to need not be its maximum
 MOST_EXTRAPOLATED = 40  # steps of EM: where it has not helped by then, it may go in circles
 CAUTIOUS = 0.5  # of a step after these: whole steps may go to and fro, as the chances follow them
+MOST_MIXED = 6  # of these steps, which show where the next one leads
+MIXED_LOSS = 1e-3  # of the log-likelihood there, relative
+STILL = 3e-4  # standard errors: if such a step moves the model by less, it is the last
 LARGEST_EXPONENT = 400  # of two, that features are scaled by
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
 FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
@@ -614,13 +617,13 @@ def maximise(
             step *= 1.0 if n_iter < MOST_EXTRAPOLATED else CAUTIOUS
         point, own, sums = _climb(point, step, lowest, look_at)
         gained = abs(sums.loglik - before)
-        if mechanism is not None and n_iter < MOST_EXTRAPOLATED:
-            shares, counts = np.log(mechanism.shares), own.counts.ravel() / own.counts.sum()
-            path = (*path, np.concatenate([shares, point.w, point.theta, counts]))
-            if len(path) == 3:
-                found = point, mechanism, own, sums
-                point, mechanism, own, sums = _extrapolate(path, *found, doubt, look_at)
-                path = ()
+        if mechanism is not None:
+            found, path = (point, mechanism, own, sums), (*path, _numbers(point, mechanism, own))
+            is_slow = n_iter >= MOST_EXTRAPOLATED
+            if is_slow and _moved(path, sums, len(mechanism.shares)) < STILL:
+                return Maximum(point, own, mechanism, n_iter + 1, True)
+            speed_up = _mix if is_slow else _extrapolate
+            (point, mechanism, own, sums), path = speed_up(path, found, doubt, look_at)
         watch(Maximum(point, own, mechanism, n_iter + 1, False, gained, path))
     return Maximum(point, own, mechanism, max_iter, False)
 
@@ -651,35 +654,75 @@ def _climb(
     return here, *look_at(here)
 
 
-def _extrapolate(
-    path: tuple[Array, ...],
-    point: Point,
-    mechanism: Mechanism,
-    own: Sums,
-    sums: Sums,
-    doubt: Array,
-    look_at: Callable[[Point], tuple[Sums, Sums]],
-) -> tuple[Point, Mechanism, Sums, Sums]:
-    """Go where steps lead which shrink steadily, or a part of the way; or stay.
+# Where EM is: the point, the mechanism, and the sums there, without and with the penalty.
+State = tuple[Point, Mechanism, Sums, Sums]
+LookAt = Callable[[Point], tuple[Sums, Sums]]
 
-    SQUAREM, by Varadhan and Roland, 2008.
+
+def _numbers(point: Point, mechanism: Mechanism, own: Sums) -> Array:
+    """Return all that an EM step changes."""
+    counts = own.counts.ravel() / own.counts.sum()
+    return np.concatenate([np.log(mechanism.shares), point.w, point.theta, counts])
+
+
+def _state_at(numbers: Array, here: State, doubt: Array, look_at: LookAt) -> State:
+    """Return where EM is with such numbers."""
+    point, mechanism, own, _ = here
+    ends = np.cumsum([len(mechanism.shares), len(point.w), len(point.theta)])
+    shares, w, theta, counts = np.split(numbers, ends)
+    likely = replace(mechanism, shares=softmax(shares))
+    counts = own.counts.sum() * np.maximum(counts, 0.0).reshape(own.counts.shape)
+    chances = Chances(point.chances.kinds, likely.chance(counts, doubt))
+    there = replace(point, w=w, theta=np.sort(theta), chances=chances)
+    return there, likely, *look_at(there)
+
+
+def _extrapolate(
+    path: tuple[Array, ...], here: State, doubt: Array, look_at: LookAt
+) -> tuple[State, tuple[Array, ...]]:
+    """After three steps, go where they lead if they shrink steadily, or a part of the way; or stay.
+
+    SQUAREM, by Varadhan and Roland, 2008. The path begins anew.
     """
+    if len(path) < 3:
+        return here, path
     one, two, three = path
     step, change = two - one, three - 2.0 * two + one
     ratio = float(np.linalg.norm(step)) / max(float(np.linalg.norm(change)), 1e-300)
-    ends = np.cumsum([len(mechanism.shares), len(point.w), len(point.theta)])
     for share in EXTRAPOLATED:
         length = -max(1.0, share * ratio)
         further = one - 2.0 * length * step + length**2 * change
-        shares, w, theta, counts = np.split(further, ends)
-        likely = replace(mechanism, shares=softmax(shares))
-        counts = own.counts.sum() * np.maximum(counts, 0.0).reshape(own.counts.shape)
-        chances = Chances(point.chances.kinds, likely.chance(counts, doubt))
-        there = replace(point, w=w, theta=np.sort(theta), chances=chances)
-        found = look_at(there)
-        if found[1].loglik >= sums.loglik - EXTRAPOLATED_LOSS:
-            return there, likely, *found
-    return point, mechanism, own, sums
+        there = _state_at(further, here, doubt, look_at)
+        if there[-1].loglik >= here[-1].loglik - EXTRAPOLATED_LOSS:
+            return there, ()
+    return here, ()
+
+
+def _mix(
+    path: tuple[Array, ...], here: State, doubt: Array, look_at: LookAt
+) -> tuple[State, tuple[Array, ...]]:
+    """Go where the last steps lead, by the mixture of them that would move the least; or stay.
+
+    Anderson, 1965. The path has where each step began, and where it ended.
+    """
+    if len(path) < 4:
+        return here, (*path, path[-1])
+    begins, ends = np.array(path[::2]), np.array(path[1::2])
+    moves, n = ends - begins, len(here[1].shares)  # a log of a small share says little
+    mixture = np.linalg.lstsq(np.diff(moves, axis=0)[:, n:].T, moves[-1, n:], rcond=1e-8)[0]
+    further = ends[-1] - mixture @ np.diff(ends, axis=0)
+    there = _state_at(further, here, doubt, look_at)
+    if there[-1].loglik >= here[-1].loglik - MIXED_LOSS * (1.0 + abs(here[-1].loglik)):
+        return there, (*path[-2 * MOST_MIXED :], further)
+    return here, path[-1:]
+
+
+def _moved(path: tuple[Array, ...], sums: Sums, n_shares: int) -> float:
+    """Return by how many standard errors the last step has moved the model."""
+    last = n_shares + len(sums.gradient)
+    some = slice(last - len(sums.information), last)  # the thresholds alone, if features are many
+    step = (path[-1] - path[-2])[some]
+    return float(np.sqrt(max(step @ sums.information @ step, 0.0)))
 
 
 def solver(information: Array) -> Callable[[Array], Array]:

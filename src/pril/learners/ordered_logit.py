@@ -363,12 +363,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """
         maximum = found.maximum
         if not maximum.converged:
-            warnings.warn(
-                f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
-                "features, for example with StandardScaler",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            reason = f"no maximum was found in max_iter={self.max_iter} steps: raise it"
+            if maximum.mechanism is None:  # else ranges tell little of the classes
+                reason += ", or scale the features, for example with StandardScaler"
+            warnings.warn(reason, ConvergenceWarning, stacklevel=3)
         uncertainty = Uncertainty(fitting.Problem(rows, self.settings()), maximum)
         self.n_iter_ = maximum.n_iter
         self.maximum_ = {
