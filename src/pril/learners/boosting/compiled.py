@@ -211,22 +211,34 @@ def scores_of(X, forest, scores):
     that do not go left, the bits of the leaves on its left; the first bit that is left is the row's
     leaf. So a split is one comparison of many rows at once.
     """
+    mean, slope, width, landmarks, similarity = forest[:5]
     size, feature, value, kind, begin, end, leaf, words = forest[5:]
-    landmarks = np.ascontiguousarray(forest.landmarks.T)
-    room = np.empty(landmarks.shape[1])
     if len(X) < FEW_ROWS:
+        room = np.empty(X.shape[1])
         for i in range(len(X)):
-            scores[i] = _walk(X[i], forest, _start(X[i], forest, landmarks, room))
+            scores[i] = _walk(X[i], forest, _start(X[i], forest, room))
         return
     n_words = 1 + (size.max() >> 6 if len(size) else 0)
     block = min(max((1 << 15) // (X.shape[1] + 1), 16), 512)
     cells, bits = np.empty((X.shape[1], block)), np.empty((n_words, block), np.uint64)
+    scaled, distance = np.empty((X.shape[1], block)), np.empty(block)
     for start in range(0, len(X), block):
         n = min(block, len(X) - start)
         out = scores[start : start + n]
-        for i in range(n):
-            cells[:, i] = X[start + i]
-            out[i] = _start(X[start + i], forest, landmarks, room)
+        out[:] = 0.0
+        for k in range(X.shape[1]):
+            for i in range(n):
+                x = cells[k, i] = X[start + i, k]
+                out[i] += 0.0 if isnan(x) else (x - mean[k]) * slope[k]
+                scaled[k, i] = 0.0 if isnan(x) or width[k] == 0.0 else (x - mean[k]) * width[k]
+        for landmark in range(len(landmarks)):
+            distance[:n] = 0.0
+            for k in range(X.shape[1]):
+                at, row = landmarks[landmark, k], scaled[k]
+                for i in range(n):
+                    distance[i] += abs(row[i] - at)
+            for i in range(n):
+                out[i] += similarity[landmark] * exp(-distance[i])
         first = 0
         for tree in range(len(size)):
             bits[: 1 + (size[tree] >> 6), :n] = ALL_BITS
@@ -248,20 +260,18 @@ def scores_of(X, forest, scores):
 
 
 @part_of_loop
-def _start(x, forest, landmarks, distance):
-    """Return the score of a row without the trees.
-
-    `landmarks` has a row for each feature, and `distance` is room for that from each landmark.
-    """
-    mean, slope, width, _, similarity = forest[:5]
-    score, distance[:] = 0.0, 0.0
+def _start(x, forest, scaled):
+    """Return the score of a row without the trees; `scaled` is room for its features."""
+    mean, slope, width, landmarks, similarity = forest[:5]
+    score = 0.0
     for k in range(len(x)):
         score += 0.0 if isnan(x[k]) else (x[k] - mean[k]) * slope[k]
-        scaled = 0.0 if isnan(x[k]) or width[k] == 0.0 else (x[k] - mean[k]) * width[k]
-        for landmark in range(len(distance)):
-            distance[landmark] += abs(scaled - landmarks[k, landmark])
-    for landmark in range(len(distance)):
-        score += similarity[landmark] * exp(-distance[landmark])
+        scaled[k] = 0.0 if isnan(x[k]) or width[k] == 0.0 else (x[k] - mean[k]) * width[k]
+    for landmark in range(len(landmarks)):
+        distance = 0.0
+        for k in range(len(x)):
+            distance += abs(scaled[k] - landmarks[landmark, k])
+        score += similarity[landmark] * exp(-distance)
     return score
 
 
@@ -333,16 +343,16 @@ MOST_LEAVES = 64  # of a tree whose splits are sorted: down larger ones, walking
 
 
 @alone
-def rate_row(x, largest, forest, splits, thresholds, landmarks, distance, bits, score):
+def rate_row(x, largest, forest, splits, thresholds, scaled, bits, score):
     """Write the score of a row, and return its rank; -1 if a number or the score is too large.
 
-    `splits` is None if there are large trees. `landmarks` and `distance` are those of `_start`;
-    `bits` is room for the leaves that it may reach, a word for each tree.
+    `splits` is None if there are large trees. `scaled` and `bits` are room for its features and for
+    the leaves that it may reach, a word for each tree.
     """
     for k in range(len(x)):
         if abs(x[k]) > largest:
             return -1
-    total = _start(x, forest, landmarks, distance)
+    total = _start(x, forest, scaled)
     total = _walk(x, forest, total) if splits is None else _look_up(x, forest, splits, bits, total)
     score[0] = total
     if not isfinite(total):

@@ -138,8 +138,7 @@ class ForestRow:
             forest,
             splits,
             frozen(memory.thresholds),
-            frozen(np.ascontiguousarray(forest.landmarks.T)),
-            np.empty(len(forest.landmarks)),
+            np.empty(len(forest.mean)),
             np.empty(len(forest.size), dtype=np.uint64),
             self._score[0],
         )
