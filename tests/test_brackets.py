@@ -126,6 +126,7 @@ def test_a_stream_reads_the_bounds(good, feed, tmp_path):
     assert again == json.loads(good("evaluate", "b2.pril", "words.jsonl", "--json"))
 
 
+@pytest.mark.slow
 def test_a_cluster_reads_the_bounds(tmp_path, client):
     numbers = Task(Edges(("from", "until"), tuple(EDGES)), drop=("id", "low", "high", "grade"))
     words = replace(numbers, labels=Ends(("from", "until")), classes=NAMES)

@@ -168,6 +168,7 @@ def test_a_difference_within_the_error_decides_nothing():
 # --- What is written ---
 
 
+@pytest.mark.slow
 def test_everything_is_written_and_the_report_stands_alone(data, tmp_path):
     """The number of jobs changes no byte."""
     found = experiments.reproduce(tmp_path, "all", Settings(runs=2))

@@ -563,7 +563,7 @@ def operate(model, operations, seed, path):
 
 @pytest.mark.parametrize("model", LINEAR)
 def test_random_operations_end_in_the_same_bits(model, tmp_path):
-    operate(model(), 2000 // len(LINEAR), 1, tmp_path / "model.pril")
+    operate(model(), 100, 1, tmp_path / "model.pril")
 
 
 @pytest.mark.slow

@@ -65,9 +65,7 @@ def model():
     return OrderedBoosting(classes=range(4), **QUICK).fit(X, ranges)
 
 
-OTHER_FOLDS = (
-    "a row of weight two is in one fold, two rows may be in two; the start learns row by row"
-)
+OTHER_FOLDS = "a row of weight two is in one fold, two rows may be in two"
 
 
 @pytest.mark.filterwarnings("ignore::pril.labels.ClassOrderWarning", "ignore:n_folds")
