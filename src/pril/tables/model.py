@@ -19,7 +19,6 @@ from pril.core.arrays import Array
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.linear_engine import Batch
 from pril.core.parts import Parts, model_name, scale_of_features, units_of_features
-from pril.core.rating import log_probabilities
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of
@@ -256,7 +255,7 @@ class LoadedModel:
                     ends = ranges_of(self.ranges, rank, scores, cut)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 if proba:
-                    columns = np.exp(log_probabilities(scores, cut)).T
+                    columns = np.exp(self.learner.log_chances(scores, cut)).T
                     added |= dict(zip(chances, map(pa.array, columns), strict=True))
                 writer.write(block, added)
                 rows += len(rank)
