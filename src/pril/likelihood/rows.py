@@ -31,6 +31,7 @@ FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
 LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
 # Rounding errors of scores: of a feature as many spreads from zero, a score has 9 digits less.
 FARTHEST = 2.0**32
+DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer to each other are equal
 ROUNDING = 4.0 * np.finfo(float).eps  # relative, of a mean: a column that varies less is constant
 
 
@@ -75,28 +76,35 @@ class Block(NamedTuple):
         joined: Any = (None if one[0] is None else np.concatenate(one) for one in others)
         return Block(whole, *joined)
 
-    def digests(self) -> Array:
-        """Return a number for each row that depends on its features alone."""
-        X, d = self.X, self.X.shape[1]
-        factors = np.random.default_rng(0).integers(0, 1 << 63, d + 1, dtype=np.uint64)
+    def digests(self, moments: Moments) -> Array:
+        """Return a number for each row that depends on its standardised features alone.
+
+        They are rounded, so that it is the same in another unit.
+        """
+        X, mean = self.X, moments.mean
+        steps = np.divide(DIGEST_STEPS, moments.spread, out=0.0 * mean, where=moments.spread > 0.0)
+        factors = np.random.default_rng(0).integers(0, 1 << 63, len(mean) + 1, dtype=np.uint64)
         factors = 2 * factors + np.uint64(1)
         digests = np.zeros(self.n_rows, dtype=np.uint64)
         if issparse(X):
-            digests += csr_array((_bits(X.data), X.indices, X.indptr), X.shape) @ factors[:d]
+            zeros = _whole((0.0 - mean) * steps)
+            data = _whole((X.data - mean[X.indices]) * steps[X.indices]) - zeros[X.indices]
+            digests += csr_array((data, X.indices, X.indptr), X.shape) @ factors[:-1]
+            digests += zeros @ factors[:-1]
         else:
-            for column, factor in zip(X.T, factors[:d], strict=True):
-                digests += _bits(column) * factor
+            for column, centre, step, factor in zip(X.T, mean, steps, factors[:-1], strict=True):
+                digests += _whole(np.subtract(column, centre, dtype=np.float64) * step) * factor
         if self.offset is not None:
-            digests += _bits(self.offset) * factors[d]
+            digests += _whole(self.offset * DIGEST_STEPS) * factors[-1]
         return (digests ^ (digests >> np.uint64(29))) * factors[-1]
 
-    def distinct(self, most: int) -> Block:
+    def distinct(self, most: int, moments: Moments) -> Block:
         """Return the different rows, with the weight of all that are equal.
 
         If they are more than `most`, those are kept whose features have the lowest digests: the
         same ones whatever the order of the rows, and however often each is written.
         """
-        digests = self.digests()
+        digests = self.digests(moments)
         order = np.lexsort([self.kind, digests])
         digests, kind = digests[order], self.kind[order]
         is_first = np.ones(len(order), dtype=bool)
@@ -110,9 +118,10 @@ class Block(NamedTuple):
         return self.take(order[starts])._replace(weight=weight)
 
 
-def _bits(numbers: Array) -> Array:
-    """Return the bits of numbers, as integers; zeros have no sign."""
-    return (numbers.astype(np.float64) + 0.0).view(np.uint64)
+def _whole(numbers: Array) -> Array:
+    """Return the nearest whole numbers, modulo 2**64."""
+    most = 2.0**62
+    return np.rint(np.clip(numbers, -most, most)).astype(np.int64).view(np.uint64)
 
 
 def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:
@@ -318,9 +327,10 @@ class Rows(ABC):
 
     def sample(self, most: int) -> InMemory:
         """Return the different rows, or about `most` of them: see `Block.distinct`."""
+        moments = self.moments
         found = self.add_up(
-            lambda block: block.distinct(most),
-            lambda one, other: Block.joined([one, other]).distinct(most),
+            lambda block: block.distinct(most, moments),
+            lambda one, other: Block.joined([one, other]).distinct(most, moments),
             "reading a sample",
         )
         return InMemory.of(found, self.kinds)

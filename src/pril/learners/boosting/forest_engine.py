@@ -13,9 +13,9 @@ from scipy.sparse import issparse
 
 from pril.core.arrays import Array
 from pril.core.linear_engine import Ratings
+from pril.core.links import LOGIT
 from pril.core.loop import compiled_for
 from pril.core.nouns import Csr, Dense
-from pril.core.links import LOGIT
 from pril.core.rows import batches, check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
