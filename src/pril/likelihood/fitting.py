@@ -33,6 +33,7 @@ from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 
 MOST_COMPARED = 5000  # different rows that show which mechanism fits
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
+ROUGH = 1e-2  # of the log posterior: what starts may leave, until it is clear which one is best
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
@@ -173,16 +174,16 @@ class Problem:
             found = self.loglik(x).plus(self.priors.at(point, phi, self.mechanism))
         return found if np.isfinite(found.value) else None
 
-    def start(self, phi: Array, weights: Array) -> Array:
-        """Return weights of 0, and thresholds of classes as ranges divided evenly have them."""
-        below = np.cumsum(evenly_shared(self.mechanism.kinds, weights))[:-1]
-        theta = self.score + self.link.quantile(below)
-        return np.concatenate([np.zeros(self.d), phi, theta])
+    @property
+    def blank(self) -> tuple[Array, Array]:
+        """Weights of 0, and thresholds of classes as ranges divided evenly have them."""
+        below = np.cumsum(evenly_shared(self.mechanism.kinds, self.rows.weights))[:-1]
+        return np.zeros(self.d), self.score + self.link.quantile(below)
 
-    def starts(self) -> list[Array]:
-        """Return where searches begin."""
-        weights = self.rows.weights
-        return [self.start(phi, weights) for phi in self.mechanism.starts(weights)]
+    def starts(self, w: Array, theta: Array) -> list[Array]:
+        """Return where searches begin, given weights and thresholds."""
+        every = self.mechanism.starts(self.rows.weights)
+        return [np.concatenate([w, phi, theta]) for phi in every]
 
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
@@ -190,10 +191,12 @@ class Problem:
         step_to = None if self.d <= MOST_DENSE else self._wide_step
         return climb(self.look_at, start, max_iter, unit=unit, step_to=step_to, **more)
 
-    def fit_all(self, max_iter: int) -> tuple[Maximum, int]:
+    def fit_all(self, starts: list[Array], max_iter: int) -> tuple[Maximum, int]:
         """Find the highest maximum from all starts; return how many steps that took, too."""
-        found = [self.fit(Maximum(x), max_iter) for x in self.starts()]
-        return max(found, key=lambda each: each.value), sum(each.n_iter for each in found)
+        found = [self.fit(Maximum(x), max_iter, tolerance=ROUGH) for x in starts]
+        highest = max(found, key=lambda each: each.value)
+        best = self.fit(highest._replace(converged=False), max_iter)
+        return best, sum(each.n_iter for each in found) + best.n_iter - highest.n_iter
 
     def evidence(self, found: Maximum) -> float:
         """Return the log of the marginal likelihood of the labels; frequencies by Schwarz."""
@@ -399,9 +402,11 @@ class Fitting:
     def choose(self) -> tuple[Mechanism, Maximum, dict[str, float], int]:
         """Return the mechanism of the largest evidence, its maximum, all evidence, and steps."""
         problems = {name: self.problem(self.compared, self.mechanism(name)) for name in self.asked}
-        found = {
-            name: problem.fit_all(self.settings.max_iter) for name, problem in problems.items()
-        }
+        found: dict[str, tuple[Maximum, int]] = {}
+        for name, problem in problems.items():
+            before = found.get("random")
+            w, theta = problem.split(before[0].x)[::2] if before else problem.blank
+            found[name] = problem.fit_all(problem.starts(w, theta), self.settings.max_iter)
         n_steps = sum(steps for _, steps in found.values())
         evidence = {name: problems[name].evidence(found[name][0]) for name in problems}
         name = max(evidence, key=lambda each: evidence[each])
@@ -437,7 +442,7 @@ class Fitting:
         """Choose a mechanism, and return where the search over all rows begins."""
         if not self.learns:
             problem = self.problem(self.rows, self.mechanism("random"))
-            return Fit(problem, Maximum(problem.starts()[0]), self.scale)
+            return Fit(problem, Maximum(problem.starts(*problem.blank)[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
         problem = self.problem(self.rows, mechanism)
         if self.compared is not self.rows:

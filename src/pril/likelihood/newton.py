@@ -50,12 +50,14 @@ def climb(
     max_iter: int,
     *,
     unit: float = 1.0,
+    tolerance: float = TOLERANCE,
     step_to: Step | None = None,
     watch: Callable[[Maximum], None] = lambda _: None,
 ) -> Maximum:
     """Find a maximum. `look_at` returns None where there is no value.
 
-    `unit` is the weight of a row, where rows weigh little. `watch` is told where the search is
+    `unit` is the weight of a row, where rows weigh little. The last step would gain less than
+    `tolerance`. `watch` is told where the search is
     after each step: one that starts there gives the same bits.
     """
     x, here, n_before, damping, _ = start
@@ -66,7 +68,7 @@ def climb(
         step, is_peak = (step_to or newton_step)(here, x, damping)
         gain = float(here.gradient @ step)
         step = ordered(x, step, here.information.cross.shape[1])
-        least = max(TOLERANCE * min(unit, 1.0), SMALLEST * abs(here.value))
+        least = max(tolerance * min(unit, 1.0), SMALLEST * abs(here.value))
         is_last = is_peak and damping == 0.0 and gain < least
         there = look_at(x + step)
         if there is None or there.value < here.value - ROUNDING * abs(here.value):
@@ -117,10 +119,17 @@ def with_room(here: Sums, x: Array) -> Information:
         return here.information
     pull = np.cumsum(here.gradient[:-k:-1])[::-1]  # by the distance, all thresholds above moved
     curve = np.maximum(-pull, 0.0) / np.diff(x[-k:])
-    diagonal = np.append(curve, 0.0) + np.insert(curve, 0, 0.0)
-    more = diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1], format="csr")
-    cuts = here.information.cuts
-    return here.information._replace(cuts=cuts + (more if issparse(cuts) else more.toarray()))
+    cuts, at = here.information.cuts, np.arange(k - 1)
+    if issparse(cuts):
+        diagonal = np.append(curve, 0.0) + np.insert(curve, 0, 0.0)
+        cuts = cuts + diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1], format="csr")
+    else:
+        cuts = cuts.copy()
+        cuts[at, at] += curve
+        cuts[at + 1, at + 1] += curve
+        cuts[at, at + 1] -= curve
+        cuts[at + 1, at] -= curve
+    return here.information._replace(cuts=cuts)
 
 
 def ordered(x: Array, step: Array, k: int) -> Array:
