@@ -114,7 +114,7 @@ def test_gradient_and_information_are_derivatives(flat):
     curves = [(sums(at - e).gradient - sums(at + e).gradient) / 2e-5 for e in step]
     np.testing.assert_allclose(here.information, curves, rtol=1e-6, atol=1e-6)
     point = Point(frame, at[:3], at[3:], Chances(kinds, q))
-    np.testing.assert_allclose(point.gradient(block), here.gradient, atol=1e-10)
+    np.testing.assert_allclose(point.slope(block)[1], here.gradient, atol=1e-10)
     if not flat:
         np.testing.assert_allclose(here.counts.sum(), block.weight.sum())
         moved = [(sums(at + e).classes - sums(at - e).classes) / 2e-5 for e in step]
@@ -181,7 +181,7 @@ def test_more_features_than_rows():
     frame = Frame(X.mean(axis=0), np.ones(1200))
     at_mean = model.thresholds_ - X.mean(axis=0) @ model.coef_
     point = Point(frame, model.coef_, at_mean, Chances(rows.kinds))
-    slope = sum(point.gradient(block) for block in rows.blocks)[:1200] - 0.3 * model.coef_
+    slope = sum(point.slope(block)[1] for block in rows.blocks)[:1200] - 0.3 * model.coef_
     assert np.abs(slope).max() < 1e-4
 
 
