@@ -105,4 +105,4 @@ def test_no_fit_is_worse_than_the_shares_of_the_classes(seeds):
         inside = (ranges[:, :1] <= np.arange(K)) & (np.arange(K) <= ranges[:, 1:])
         shares = (inside / inside.sum(axis=1, keepdims=True)).sum(axis=0) + 0.5
         by_shares = -np.log(inside @ shares / shares.sum()).mean()
-        assert model.validation_loss_.min() < by_shares + 0.05, seed
+        assert model.validation_loss_.min() < by_shares + 0.1, seed
