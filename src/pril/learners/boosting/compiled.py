@@ -148,14 +148,14 @@ def fill_gradients(e, start, left_out, odds, M, rows, haste, gradient, hessian):
 
 
 @compiled
-def write_slopes(scores, cuts, weight, rows, is_out, M, value, slope, by_theta):
+def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_theta):
     """Write the log-likelihood of several models, and its derivatives.
 
-    Model j has the scores ``scores[:, j]`` and ``cuts[j]``, of which the outer ones are infinite; it
-    leaves out the folds of which ``is_out[j]`` is true. Derivatives are by each score, and by the
-    thresholds. Rows of equal chances have a likelihood that is a product, right in both tails.
+    Model j has the scores ``scores[:, j]`` and the cuts ``cuts[j]``, of which the outer ones are
+    infinite; it leaves out the folds of which ``is_out[j]`` is true. Derivatives are by each score
+    and by the thresholds. If chances are alike, a likelihood is a product, right in both tails.
     """
-    ends, first, group, _, fold = rows
+    ends, first, group, weight, fold = rows
     n_models, n_cuts = cuts.shape
     width, pull = np.empty((n_models, len(ends))), np.empty((n_models, len(ends)))
     by_cut = np.zeros((n_models, n_cuts))
@@ -206,12 +206,13 @@ def write_slopes(scores, cuts, weight, rows, is_out, M, value, slope, by_theta):
 
 
 @compiled
-def add_kind_sums(scores, group, weight, ends, first, cut, M, first_sums, outer, second, mixed):
-    """Add what rows with given scores say of cuts and chances; return their log-likelihood.
+def add_kind_sums(Z, scores, group, weight, ends, first, cut, M, sums):
+    """Add what rows with features Z and such scores say; return their log-likelihood.
 
-    The sums are those of `pril.likelihood.sums.KindSums`, kind by kind.
+    The sums are those of `pril.likelihood.sums.KindSums`.
     """
-    value, m = 0.0, second.shape[1]
+    by_w, by_ww, by_w_local, first_sums, outer, second, mixed = sums
+    value, m, d, n_all = 0.0, second.shape[1], Z.shape[1], len(cut)
     place, part = np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
     tilt, density = np.empty(m), np.empty(m)
     for i in range(len(scores)):
@@ -245,6 +246,21 @@ def add_kind_sums(scores, group, weight, ends, first, cut, M, first_sums, outer,
             for c in range(n_cuts - 1):
                 part[n_cuts + c] /= z
                 place[n_cuts + c] = m + c
+        whole = curve = 0.0
+        for c in range(n_cuts):
+            whole += part[c]
+            curve -= part[c] * tilt[c]
+        curve += whole * whole
+        for j in range(d):
+            by_w[j] -= Z[i, j] * w * whole
+            for k in range(d):
+                by_ww[j, k] += Z[i, j] * Z[i, k] * w * curve
+            for c in range(n_cuts):
+                k = low + c if varies else (low, high + 1)[c]
+                by_w_local[j, k] += Z[i, j] * w * part[c] * (tilt[c] - whole)
+            for c in range(n - n_cuts):
+                change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
+                by_w_local[j, n_all + first[u] + c] += Z[i, j] * w * change
         for a in range(n):
             first_sums[u, place[a]] += w * part[a]
             for b in range(a, n):

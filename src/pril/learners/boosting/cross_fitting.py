@@ -194,11 +194,11 @@ def make_plan(
         weight = there.weight.astype(np.float64)
         return held_out.mix(scores.astype(np.float64), there.group, weight, kinds, asked, known)
 
-    starts, wholes = learn(rows=there, M=np.empty(0))
+    starts, learned = learn(rows=there, M=np.empty(0), begun=[])
     mix, known = mixed_by(starts, None)
     if not known.is_random:
         assumed = known.without_direction()
-        starts, _ = learn(rows=there._replace(first=known.first), M=assumed.M, begun=wholes)
+        starts, _ = learn(rows=there._replace(first=known.first), M=assumed.chances, begun=learned)
         mix, known = mixed_by(starts, known)
     mixed, arrays, centre = mix_models(view, starts, mix)
     arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
@@ -261,14 +261,16 @@ def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watc
     rounds, known, weights = Rounds(most, patience), beginning.known, beginning.weights
     kept, first = known, FIRST_HASTE if beginning.n_rows >= HASTY_ROWS else 1.0
 
+    constant = float(known.mechanism.frequencies(weights)[0] @ weights)
+
     def look(theta: Array, M: Array) -> KindSums:
         return total(home.each(Fold.look, theta, M), KindSums.plus)
 
     while not rounds.are_over:
         haste = first * (1.0 + len(rounds) / HALF_AS_CAREFUL)
-        shown = home.each(Fold.learn, known.theta, known.M, haste)
-        loss, known = held_out.improved(known, weights, shown, look)
-        if rounds.add(loss):
+        shown = home.each(Fold.learn, known.theta, known.chances, haste)
+        loglik, known = held_out.improved(known, weights, shown, look)
+        if rounds.add(-(loglik + constant) / weights.sum()):
             kept = known
         if watch:
             watch(rounds)

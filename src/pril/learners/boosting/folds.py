@@ -165,9 +165,14 @@ class Fold:
 
     def look(self, theta: Array, M: Array) -> KindSums:
         """Return what the rows inside show of thresholds and chances."""
-        parts = (self.held_out[batch] for batch in batches(max(len(self.held_out), 1), BATCH))
-        sums = (sums_of(self._of(some), self.rows, some, theta, M) for some in parts)
-        return total(sums, KindSums.plus)
+        ends, first, group, weight, fold = self.rows
+
+        def sums(batch: slice) -> KindSums:
+            some = self.held_out[batch]
+            rows = compiled.Rows(ends, first, group[some], weight[some], fold[some])
+            return sums_of(np.empty((len(some), 0)), self._of(some), rows, theta, M)
+
+        return total(map(sums, batches(max(len(self.held_out), 1), BATCH)), KindSums.plus)
 
     def _of(self, some: Array) -> Array:
         """Return the scores of some rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -12,15 +13,16 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT
 from pril.learners.boosting import compiled
-from pril.likelihood.fitting import Fitting, Settings
-from pril.likelihood.mechanisms import Mechanism, Offsets, Random
+from pril.likelihood.fitting import Fitting, Problem, Settings
+from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
-from pril.likelihood.rows import Block, Frame, InMemory, total
+from pril.likelihood.rows import Block, Frame, InMemory, Rows, total
 from pril.likelihood.sums import KindSums, Point, Sums, assembled
 
 MIX_ALPHA = 0.03  # the penalty of weights of starts, which are drawn to the same
 MOST_STEPS = 100  # to a maximum; more are hardly ever needed
+GAIN = 1e-4  # of the log posterior: a last step that gains less changes nothing that is seen
 MOST_SAMPLED = 250  # rows that show the shares of the classes in a round
 # In a round, thresholds and logits of shares move by no more: trees will change the scores again.
 LONGEST_STEP, MOST_TRIED = 1.0, 8
@@ -37,15 +39,14 @@ class Chosen(NamedTuple):
     damping: float = 0.0  # of the last step
 
     @property
-    def M(self) -> Array:
-        """The chances of labels, see `compiled`."""
+    def chances(self) -> Array:
+        """The chances M of labels, see `compiled`."""
         return self.mechanism.table(self.phi).M
 
     @property
     def first(self) -> Array:
         """Where the chances of each kind begin; -1 if they are alike."""
-        cells = self.mechanism.cells
-        return np.where(cells.varies, cells.first, -1)
+        return first_of(self.mechanism.cells)
 
     @property
     def is_random(self) -> bool:
@@ -60,8 +61,47 @@ class Chosen(NamedTuple):
         return self._replace(phi=self.phi * [1.0, 1.0, 0.0, 0.0])
 
 
+def sums_of(Z: Array, scores: Array, rows: compiled.Rows, theta: Array, M: Array) -> KindSums:
+    """Return the sums of rows with such features and scores."""
+    d, widest = Z.shape[1], int((rows.ends[:, 1] - rows.ends[:, 0])[rows.first >= 0].max(initial=0))
+    kinds, m, cut = len(rows.ends), widest + 2, np.concatenate([[-np.inf], theta, [np.inf]])
+    q = 2 * m - 1 if len(M) else m
+    sums = (
+        np.zeros(d), np.zeros((d, d)), np.zeros((d, len(cut) + len(M))),
+        np.zeros((kinds, q)), np.zeros((kinds, q, q)), np.zeros((kinds, m)), np.zeros((kinds, m)),
+    )  # fmt: skip
+    ends, first, group, weight, _ = rows
+    value = compiled.add_kind_sums(Z, scores, group, weight, ends, first, cut, M, sums)
+    return KindSums(value, *sums, np.zeros(2))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutProblem(Problem):
+    """A problem of few features, whose sums compiled code finds."""
+
+    def loglik(self, x: Array) -> Sums:
+        """Return the log-likelihood, but for what factors out, and its derivatives."""
+        point, rows = self.point(x), self.rows.sample(self.rows.n_rows)
+        framed, scores = point.scores(rows.whole)
+        cells = self.mechanism.cells
+        known = compiled.Rows(cells.kinds.ends, first_of(cells), rows.kind, rows.weight, rows.kind)
+        sums = sums_of(framed.dense(), scores, known, point.theta, point.M)
+        return assembled(sums, cells, self.mechanism.table(self.split(x)[1]), self.d)
+
+
+def first_of(cells: Cells) -> Array:
+    """Return where the chances of each kind begin; -1 if they are alike."""
+    return np.where(cells.varies, cells.first, -1)
+
+
 class HeldOut(Fitting):
     """Held-out scores, and what a fit of them is asked for."""
+
+    rows: InMemory
+
+    def problem(self, rows: Rows, mechanism: Mechanism) -> HeldOutProblem:
+        """Return the problem of some rows."""
+        return HeldOutProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
 
     @cached_property
     def priors(self) -> Priors:
@@ -84,7 +124,7 @@ def mix(
 
     The mechanism is chosen, unless it is known.
     """
-    counts = np.ones(scores.shape[1])
+    counts, settled = np.ones(scores.shape[1]), None
     while True:
         used = scores[:, counts > 0.0]
         n, size = used.shape[1], float(used.std(axis=0).mean()) + TINY
@@ -92,14 +132,17 @@ def mix(
         held_out = HeldOut(rows, asked)
         if known is None:
             begun = held_out.begin()
-            problem, start, evidence = begun.problem, begun.maximum, begun.gained
+            problem, starts, evidence = begun.problem, [begun.maximum], begun.gained
         else:
             problem, evidence = held_out.problem(rows, known.mechanism), known.evidence
-            start = Maximum(np.concatenate([np.zeros(n), known.phi, known.theta]))
-        best = problem.fit(start, MOST_STEPS)
+            starts = [Maximum(np.concatenate([np.zeros(n), known.phi, known.theta]))]
+            if settled is None:  # maxima are mirrored: the last one may be wrong by now
+                starts += [Maximum(x) for x in problem.starts()]
+        found = [problem.fit(start, MOST_STEPS, tolerance=GAIN) for start in starts]
+        best = max(found, key=lambda one: one.value)
         w, phi, theta = problem.split(best.x)
         w, centre = w * problem.frame.scale, problem.frame.centre
-        known = Chosen(problem.mechanism, phi, theta + centre @ w, evidence)
+        known = settled = Chosen(problem.mechanism, phi, theta + centre @ w, evidence)
         counts[counts > 0.0] = np.maximum(1.0 / n + w / size, 0.0)
         if np.count_nonzero(counts) in (0, n):
             return counts, known
@@ -116,26 +159,10 @@ class Shown(NamedTuple):
     weight: Array
 
 
-def sums_of(scores: Array, rows: compiled.Rows, some: Array, theta: Array, M: Array) -> KindSums:
-    """Return the sums of some rows that have such scores."""
-    widest = int((rows.ends[:, 1] - rows.ends[:, 0])[rows.first >= 0].max(initial=0))
-    kinds, m = len(rows.ends), widest + 2
-    q = 2 * m - 1 if len(M) else m
-    first, outer = np.zeros((kinds, q)), np.zeros((kinds, q, q))
-    second, mixed = np.zeros((2, kinds, m))
-    cut = np.concatenate([[-np.inf], theta, [np.inf]])
-    value = compiled.add_kind_sums(
-        scores, rows.group[some], rows.weight[some], rows.ends, rows.first, cut, M,
-        first, outer, second, mixed,
-    )  # fmt: skip
-    none = np.empty((0, 0))
-    return KindSums(value, np.empty(0), none, none, first, outer, second, mixed, np.zeros(2))
-
-
 def improved(
     known: Chosen, weights: Array, shown: list[Shown], look: Callable[[Array, Array], KindSums]
 ) -> tuple[float, Chosen]:
-    """Take a Newton step given what all folds show; return the mean loss, and what is known there.
+    """Take a Newton step given what all folds show; return the log-likelihood, and what is known.
 
     The step is damped until the posterior does not fall. Weights are those of the kinds, and `look`
     returns the sums of all held-out rows with other thresholds and chances.
@@ -160,17 +187,11 @@ def improved(
         step, _ = newton_step(here, x, damping)
         step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
         step = ordered(x, step, len(known.theta))
-        further, there = posterior((x + step), look(*_numbers(mechanism, x + step, n)))
+        tried = known._replace(phi=(x + step)[:n], theta=(x + step)[n:])
+        further, there = posterior(x + step, look(tried.theta, tried.chances))
         if there.value >= here.value - ROUNDING * abs(here.value):
             loglik, x = further, x + step
             damping = damping / DAMPING if damping > LEAST_DAMPING else 0.0
             break
         damping = max(DAMPING * damping, LEAST_DAMPING)
-    log, _ = mechanism.frequencies(weights)
-    loss = -(loglik + float(log @ weights)) / float(weights.sum())
-    return loss, known._replace(phi=x[:n], theta=x[n:], damping=damping)
-
-
-def _numbers(mechanism: Mechanism, x: Array, n: int) -> tuple[Array, Array]:
-    """Return thresholds and chances."""
-    return x[n:], mechanism.table(x[:n]).M
+    return loglik, known._replace(phi=x[:n], theta=x[n:], damping=damping)

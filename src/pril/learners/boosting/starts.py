@@ -6,13 +6,13 @@ known: at random, or as held-out scores have shown. All of these models are foun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
@@ -35,7 +35,7 @@ from pril.likelihood.rows import Frame, InMemory
 ALPHA, CLASS_ROWS = 3.0, 3.0
 MOST_STEPS = 100  # to a maximum; more are never needed
 GAIN = 1e-3  # of the log-likelihood: a last step that gains less does not change what trees add to
-FOLD_STEPS = 20  # by one matrix for all models; those that take more have a matrix of their own
+FOLD_STEPS = 50  # by one matrix for all models; those that take more have a matrix of their own
 LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
 MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
 LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
@@ -128,6 +128,11 @@ class Models:
         )
         return cls(np.vstack([Z, np.zeros((K, Z.shape[1]))]), known, every, M)
 
+    def with_chances(self, first: Array, M: Array) -> Models:
+        """Return the same models from labels with other chances."""
+        first = np.append(first, np.full(self.kinds.n_classes, -1))
+        return replace(self, rows=self.rows._replace(first=first), M=M)
+
     def problem(self, weight: Array) -> Problem:
         """Return the problem of a model for which rows weigh so much."""
         d, varies = self.Z.shape[1], self.rows.first >= 0
@@ -137,101 +142,117 @@ class Models:
         return Problem(rows, mechanism, Priors(np.full(d, ALPHA), None), LOGIT, frame)
 
     @with_one_blas_thread
-    def without(self, left_out: list[tuple[int, ...]], start: Array | None) -> tuple[Array, Array]:
-        """Return the model of all rows, and a row for each without some of the folds."""
-        problem, n_folds = self.problem(self.rows.weight), 1 + int(self.rows.fold.max())
-        own = problem.rows.weights[: len(self.kinds.ends)]
+    def whole(self, start: Array | None) -> Maximum:
+        """Return the model of all rows, from a start that was found with other chances, if any."""
+        (n, d), weight = self.Z.shape, self.rows.weight
         if start is None:
-            below = np.cumsum(evenly_shared(self.kinds, own))[:-1]
-            start = np.concatenate([np.zeros(problem.d), LOGIT.quantile(below)])
-        whole = problem.fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
-        is_out = np.zeros((len(left_out), n_folds), dtype=bool)
-        for j, some in enumerate(left_out):
-            is_out[j, list(some)] = True
-        found = np.tile(whole.x, (len(left_out), 1))
-        for j in self._step_together(found, is_out, whole):
-            weight = np.where(self._is_outside(is_out[j]), 0.0, self.rows.weight)
-            found[j] = self.problem(weight).fit(Maximum(whole.x), MOST_STEPS, tolerance=GAIN).x
-        return whole.x, found
+            kinds, K = self.kinds.ends[: -self.kinds.n_classes], self.kinds.n_classes
+            known = np.bincount(self.rows.group[: n - K], weight[: n - K], len(kinds))
+            below = np.cumsum(evenly_shared(Kinds(kinds, K), known))[:-1]
+            start = np.concatenate([np.zeros(d), LOGIT.quantile(below)])
+        else:  # thresholds and the length of the weights change the most
+            along = replace(self, Z=self.Z @ start[:d, np.newaxis]).problem(weight)
+            length, *theta = along.fit(Maximum(np.append(1.0, start[d:])), MOST_STEPS).x
+            start = np.append(length * start[:d], theta)
+        return self.problem(weight).fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
 
-    def _is_outside(self, is_out: Array) -> Array:
-        return (self.rows.fold >= 0) & is_out[self.rows.fold]
-
-    def _step_together(self, found: Array, is_out: Array, whole: Maximum) -> list[int]:
-        """Take steps in place; return the models whose value would fall, or that do not settle.
+    @with_one_blas_thread
+    def without(self, left_out: list[tuple[int, ...]], whole: Maximum) -> Array:
+        """Return a row for each model without some of the folds.
 
         They are near the model of all rows: its information, less the share of the rows that are
-        left out, serves for all steps.
+        left out, serves for all steps of all models. Those that do not settle have Newton steps of
+        their own.
         """
-        d, (n, k) = self.Z.shape[1], (len(self.Z), self.kinds.n_classes - 1)
+        is_out = np.zeros((len(left_out), 1 + int(self.rows.fold.max())), dtype=bool)
+        for j, some in enumerate(left_out):
+            is_out[j, list(some)] = True
         information = whole.sums.information
-        if issparse(information.cuts):  # so many classes that a matrix takes long
-            return [*range(len(found))]
-        matrix, share = information.dense(), is_out.mean(axis=1)
-        prior = np.zeros(len(matrix))
-        prior[:d] = ALPHA
-        factors = {}
-        try:
-            for left in np.unique(share).tolist():
-                own = (1.0 - left) * matrix + left * np.diag(prior)
-                factors[left] = cho_factor(own, lower=True, check_finite=False)
-        except LinAlgError:  # a saddle, near which steps are no good
-            return [*range(len(found))]
-        going, failed = np.arange(len(found)), []
-        last, x = np.full(len(found), -np.inf), found.copy()
+        found, alone = np.tile(whole.x, (len(left_out), 1)), np.arange(len(left_out))
+        # Else, classes are so many that a matrix takes long, or there was no maximum in time.
+        if whole.converged and not issparse(information.cuts):
+            alone = self._step_together(found, is_out, information.dense())
+        for j in alone.tolist():
+            outside = (self.rows.fold >= 0) & is_out[j][self.rows.fold]
+            problem = self.problem(np.where(outside, 0.0, self.rows.weight))
+            found[j] = problem.fit(Maximum(found[j]), MOST_STEPS, tolerance=GAIN).x
+        return found
+
+    def _step_together(self, found: Array, is_out: Array, matrix: Array) -> Array:
+        """Take steps in place, halved where the value would fall; return who has not settled."""
+        d, k = self.Z.shape[1], self.kinds.n_classes - 1
+        share, prior = is_out.mean(axis=1), np.diag(np.append(np.full(d, ALPHA), np.zeros(k)))
+        factors = {
+            left: cho_factor((1.0 - left) * matrix + left * prior, lower=True, check_finite=False)
+            for left in np.unique(share).tolist()
+        }
+        going, step = np.arange(len(found)), np.zeros_like(found)
+        last, size = np.full(len(found), -np.inf), np.ones((len(found), 1))
         for _ in range(FOLD_STEPS):
-            cuts = np.pad(x[:, d:], [(0, 0), (1, 1)], constant_values=np.inf)
-            cuts[:, 0] = -np.inf
-            value, by_theta = np.empty(len(x)), np.empty((len(x), k))
-            slope = np.empty((n, len(x)))
-            compiled.write_slopes(
-                self.Z @ x[:, :d].T, cuts, self.rows.weight, self.rows, is_out[going], self.M,
-                value, slope, by_theta,
-            )  # fmt: skip
-            gradient = np.hstack([slope.T @ self.Z - ALPHA * x[:, :d], by_theta])
-            value -= 0.5 * ALPHA * (x[:, :d] ** 2).sum(axis=1)
-            rises = value >= last[going]
-            failed += going[~rises].tolist()
-            going, x, gradient = going[rises], x[rises], gradient[rises]
-            found[going], last[going] = x, value[rises]
-            step = np.empty_like(x)
+            x = found[going] + size[going] * step[going]
+            value, gradient = self._look_at(x, is_out[going])
+            rises, is_done = value >= last[going], np.zeros(len(going), dtype=bool)
+            up, slope = going[rises], gradient[rises]
+            found[up], last[up], size[up] = x[rises], value[rises], 1.0
+            size[going[~rises]] /= 2.0
             for left, factor in factors.items():
-                some = share[going] == left
-                step[some] = cho_solve(factor, gradient[some].T, check_finite=False).T
-            is_open = (gradient * step).sum(axis=1) >= GAIN
-            going, x = going[is_open], x[is_open] + step[is_open]
-            is_ordered = (np.diff(x[:, d:], axis=1) > 0.0).all(axis=1)
-            failed += going[~is_ordered].tolist()
-            going, x = going[is_ordered], x[is_ordered]
+                some = share[up] == left
+                step[up[some]] = cho_solve(factor, slope[some].T, check_finite=False).T
+            is_done[rises] = (slope * step[up]).sum(axis=1) < GAIN
+            going = going[~is_done]
             if len(going) == 0:
                 break
-        return [*failed, *going.tolist()]
+        return going
+
+    def _look_at(self, x: Array, is_out: Array) -> tuple[Array, Array]:
+        """Return the value of each model and its gradient; no number if thresholds are mixed up."""
+        n, d, k = len(self.Z), self.Z.shape[1], self.kinds.n_classes - 1
+        cuts = np.pad(x[:, d:], [(0, 0), (1, 1)], constant_values=np.inf)
+        cuts[:, 0] = -np.inf
+        value, slope, by_theta = np.empty(len(x)), np.empty((n, len(x))), np.empty((len(x), k))
+        scores, rows = self.Z @ x[:, :d].T, self.rows
+        compiled.write_slopes(scores, cuts, rows, is_out, self.M, value, slope, by_theta)
+        value -= 0.5 * ALPHA * (x[:, :d] ** 2).sum(axis=1)
+        return value, np.hstack([slope.T @ self.Z - ALPHA * x[:, :d], by_theta])
+
+
+class Learned(NamedTuple):
+    """Models that were learned from labels at random, where those with other chances begin."""
+
+    models: Models
+    whole: Maximum  # of all rows
 
 
 def learn_starts(
-    view: View, rows: Rows, kinds: Kinds, n_folds: int, M: Array, begun: list[Array] | None = None
-) -> tuple[list[Start], list[Array]]:
+    view: View, rows: Rows, kinds: Kinds, n_folds: int, M: Array, begun: list[Learned]
+) -> tuple[list[Start], list[Learned]]:
     """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
 
-    Labels have the chances M. Models of all rows are returned too, from which to begin with other
-    chances. Folds may have no row. Landmark models fit the rows that they have seen so well that
-    trees could not learn from what is left. So they are crossed: each row of another fold is scored
-    by a model that has not seen this fold either.
+    Labels have the chances M. If `begun` has models that were learned with others, these are where
+    searches begin. Folds may have no row. Landmark models fit the rows that they have seen so well
+    that trees could not learn from what is left. So they are crossed: each row of another fold is
+    scored by a model that has not seen this fold either.
     """
     own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
     crossed = list(combinations(range(n_folds), 2)) if n_folds > 2 else []
-    wholes: list[Array] = []
+    learned: list[Learned] = []
 
     def learn(Z: Array, signs: Array, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
         """Return slopes and centres of models without some folds."""
-        start, mean = begun[len(wholes)] if begun else None, Z.mean(axis=0)
-        whole, found = Models.of(Z - mean, rows, kinds, M).without(left_out, start)
-        d = Z.shape[1]
-        is_wrong = signs * whole[:d] < 0.0
-        if is_wrong.any():  # these slopes are 0 if their features are
-            return learn(np.where(is_wrong, 0.0, Z), signs, left_out)
-        wholes.append(whole)
-        slopes, cuts = found[:, :d], found[:, d:]
+        mean, d = Z.mean(axis=0), Z.shape[1]
+        if begun:
+            models, whole = begun[len(learned)]
+            models = models.with_chances(rows.first, M)
+            whole = models.whole(whole.x)
+        else:
+            models = Models.of(Z - mean, rows, kinds, M)
+            whole = models.whole(None)
+            is_wrong = signs * whole.x[:d] < 0.0
+            if is_wrong.any():  # these slopes are 0 if their features are
+                return learn(np.where(is_wrong, 0.0, Z), signs, left_out)
+        found = models.without(left_out, whole)
+        learned.append(Learned(models, whole))
+        slopes, cuts = found[:, :d].copy(), found[:, d:]
         slopes[slopes * signs < 0.0] = 0.0
         return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ mean
 
@@ -250,4 +271,4 @@ def learn_starts(
             for one, other in (pair, pair[::-1]):
                 there = np.flatnonzero(rows.fold == other)
                 models[1].scores[one, there] = mapped[there] @ slope - centre
-    return models, wholes
+    return models, learned
