@@ -171,10 +171,10 @@ class Problem:
         """Return the log posterior; None if thresholds are out of order."""
         if not (np.diff(self.split(x)[2]) > 0.0).all():
             return None
-        point, phi = self.point(x), self.split(x)[1]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found = self.loglik(x).plus(self.priors.at(point, phi, self.mechanism))
-        return found if np.isfinite(found.value) else None
+            prior = self.priors.at(self.point(x), self.split(x)[1], self.mechanism)
+            found = self.loglik(x).plus(prior)
+        return found if np.isfinite([found.value, *found.gradient]).all() else None
 
     def starts(self) -> list[Array]:
         """Return where searches begin.
@@ -312,6 +312,7 @@ class Fit:
             "x": maximum.x,
             "n_iter": maximum.n_iter,
             "damping": maximum.damping,
+            "converged": maximum.converged,
             "value": None if maximum.sums is None else maximum.value,
             "mechanism": mechanism.name,
             "target": mechanism.target if isinstance(mechanism, Free) else None,
@@ -443,7 +444,7 @@ class Fitting:
             return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
         problem = self.problem(self.rows, mechanism)
-        if self.compared is not self.rows:
+        if self.rows.n_rows > MOST_COMPARED:
             maximum = Maximum(maximum.x)
         else:
             n_steps -= maximum.n_iter
@@ -452,7 +453,9 @@ class Fitting:
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""
         problem = self.problem(self.rows, self.mechanism(plain["mechanism"], plain["target"]))
-        maximum = Maximum(plain["x"], None, plain["n_iter"], plain["damping"])
+        converged = plain["converged"]
+        sums = problem.look_at(plain["x"]) if converged else None
+        maximum = Maximum(plain["x"], sums, plain["n_iter"], plain["damping"], converged)
         return Fit(problem, maximum, self.scale, plain["evidence"], plain["n_steps"])
 
 

@@ -76,6 +76,11 @@ class Block(NamedTuple):
         joined: Any = (None if one[0] is None else np.concatenate(one) for one in others)
         return Block(whole, *joined)
 
+    def counting(self) -> Block:
+        """Return the rows that have a weight."""
+        counts = self.weight > 0.0
+        return self if counts.all() else self.take(np.flatnonzero(counts))
+
     def digests(self, moments: Moments) -> Array:
         """Return a number for each row that depends on its standardised features alone.
 
@@ -326,8 +331,13 @@ class Rows(ABC):
         return self.moments.by_kind
 
     def sample(self, most: int) -> InMemory:
-        """Return the different rows, or about `most` of them: see `Block.distinct`."""
+        """Return the rows that count, or about `most` different ones: see `Block.distinct`."""
         moments = self.moments
+        if self.n_rows <= most:
+            found = self.add_up(
+                Block.counting, lambda one, other: Block.joined([one, other]), "reading the rows"
+            )
+            return InMemory.of(found, self.kinds)
         found = self.add_up(
             lambda block: block.distinct(most, moments),
             lambda one, other: Block.joined([one, other]).distinct(most, moments),
@@ -365,7 +375,3 @@ class InMemory(Rows):
     def take(self, some: Array) -> InMemory:
         """Return some of the rows, given by their numbers."""
         return InMemory.of(self.whole.take(some), self.kinds)
-
-    def sample(self, most: int) -> InMemory:
-        """Return the different rows, or about `most` of them."""
-        return self if len(self.kind) <= most else super().sample(most)
