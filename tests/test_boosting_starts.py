@@ -7,7 +7,7 @@ from scipy.special import expit, log_expit
 
 from pril import OrderedBoosting
 from pril.labels import make_intervals
-from pril.learners.boosting import cross_fitting
+from pril.learners.boosting import cross_fitting, starts
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -74,10 +74,13 @@ def highest(Z, ranges, weight, alpha, K, slopes=None):
 @pytest.mark.parametrize("seeds", [FEW, MANY])
 def test_each_start_is_the_maximum_of_its_own_rows(seeds, monkeypatch):
     seen, learn_starts = [], cross_fitting.learn_starts
-    monkeypatch.setattr(
-        cross_fitting, "learn_starts", lambda *a: seen.append((a, learn_starts(*a))) or seen[-1][1]
-    )
-    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)  # they are found in the same way
+
+    def watched(view, rows, **more):
+        seen.append((view, rows, *learn_starts(view, rows=rows, **more)))
+        return seen[-1][2:]
+
+    monkeypatch.setattr(cross_fitting, "learn_starts", watched)
+    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)  # they are found in the same way
     for seed in seeds:
         X, ranges, K = small_table(seed)
         learner = OrderedBoosting(
@@ -85,11 +88,10 @@ def test_each_start_is_the_maximum_of_its_own_rows(seeds, monkeypatch):
         )
         with pytest.warns():  # one round is not enough
             learner.fit(X, ranges)
-        (view, rows, *_), starts = seen[0]
-        seen.clear()
+        view, rows, learned, _ = seen.pop()
         fold = seed % 4
-        given = view.Z, ranges, (rows.fold != fold).astype(float), cross_fitting.ALPHA, K
-        found = highest(*given, starts[0].slopes[fold] * view.scale)
+        given = view.Z, ranges, (rows.fold != fold).astype(float), starts.ALPHA, K
+        found = highest(*given, learned[0].slopes[fold] * view.scale)
         assert found == pytest.approx(highest(*given), abs=1e-2), seed
 
 

@@ -57,7 +57,7 @@ class Choice(NamedTuple):
 
     def relative_chances(self, intervals: Array, n_classes: int) -> Array:
         """Return P(label | class) of each label and class, up to a factor of each label."""
-        kinds, kind = Kinds.of(intervals, n_classes)
+        kinds, kind = Kinds.of(np.maximum(intervals, 0), n_classes)
         return relative_chances(self.restored(n_classes), self.phi, kinds)[kind]
 
     def coarsening(self, n_classes: int) -> Coarsening:
