@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from pril.core.arrays import Array
-from pril.core.coarsening import OFFSETS, Coarsening, Kinds, Name
+from pril.core.coarsening import MOST_STEPS, Coarsening, Kinds, Name
 from pril.likelihood.mechanisms import (
     Free,
     Mechanism,
@@ -43,29 +43,37 @@ class Choice(NamedTuple):
             return Free(kinds, self.target, self.mechanism)
         return Random(kinds) if self.mechanism == "random" else Offsets(kinds, 1.0)
 
-    @property
-    def _stops(self) -> Array:
-        """Where the classes of each kind of label end, one kind after the other."""
-        return np.cumsum(self.ends[:, 1] - self.ends[:, 0] + 1)
-
     def fits(self, n_classes: int) -> bool:
         """Tell whether the numbers are those of a mechanism."""
-        mechanism, n_cells = self.restored(n_classes), int(self._stops[-1])
+        mechanism = self.restored(n_classes)
+        n_cells = int((self.ends[:, 1] - self.ends[:, 0] + 1).sum())
         if isinstance(mechanism, Free):
             return len(self.target) == n_cells and len(self.phi) in (0, len(mechanism.learned))
         return len(self.phi) == (4 if isinstance(mechanism, Offsets) else 0)
 
     def relative_chances(self, intervals: Array, n_classes: int) -> Array:
         """Return P(label | class) of each label and class, up to a factor of each label."""
-        kinds, kind = Kinds.of(np.maximum(intervals, 0), n_classes)
+        kinds, kind = Kinds.of(intervals, n_classes)
         return relative_chances(self.restored(n_classes), self.phi, kinds)[kind]
 
     def coarsening(self, n_classes: int) -> Coarsening:
-        """Return what a model says of it."""
-        mechanism = self.restored(n_classes)
-        chances = label_chances(mechanism, self.phi, self.by_kind)
-        cells = [own.tolist() for own in np.split(chances, self._stops[:-1])]
-        table = zip(map(tuple, self.ends.tolist()), map(tuple, cells), strict=True)
-        is_shared = isinstance(mechanism, Offsets)
-        shares = shares_of(self.phi) if is_shared else np.full(len(OFFSETS), 1.0 / len(OFFSETS))
-        return Coarsening.of(self.mechanism, shares, self.evidence, dict(table))
+        """Return what a model says of it, of all labels that it may make."""
+        mechanism, kinds, weights = (
+            self.restored(n_classes),
+            Kinds(self.ends, n_classes),
+            self.by_kind,
+        )
+        if isinstance(mechanism, Offsets):
+            low = np.arange(n_classes)
+            made = [
+                np.column_stack([low, low + n])[: n_classes - n] for n in range(1, MOST_STEPS + 1)
+            ]
+            kinds, number = Kinds.of(np.vstack([self.ends, *made]), n_classes)
+            weights = np.bincount(number[: len(self.ends)], self.by_kind, len(kinds.ends))
+        chances = label_chances(mechanism.among(kinds), self.phi, weights)
+        stops = np.cumsum(kinds.ends[:, 1] - kinds.ends[:, 0] + 1)[:-1]
+        cells = [tuple(own.tolist()) for own in np.split(chances, stops)]
+        table = dict(zip(map(tuple, kinds.ends.tolist()), cells, strict=True))
+        shares = shares_of(self.phi) if isinstance(mechanism, Offsets) else np.empty(0)
+        name: Name = "free" if isinstance(mechanism, Free) else self.mechanism
+        return Coarsening.of(name, shares, self.evidence, table)

@@ -32,6 +32,7 @@ from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 
 MOST_COMPARED = 5000  # different rows that show which mechanism fits
+NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 1e-2  # of the log posterior: what starts may leave, until it is clear which one is best
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
@@ -382,9 +383,14 @@ class Fitting:
         return Priors(ridge, classes)
 
     @cached_property
+    def nearer(self) -> InMemory:
+        """More rows than those that are compared."""
+        return self.rows.sample(NEARER * MOST_COMPARED)
+
+    @cached_property
     def compared(self) -> InMemory:
         """The rows that the choice looks at: all, if they are few."""
-        return self.rows.sample(MOST_COMPARED)
+        return self.nearer.sample(MOST_COMPARED)
 
     def mechanism(self, name: str, target: Any = None) -> Mechanism:
         """Return a mechanism by its name; with a target, it is free."""
@@ -444,11 +450,13 @@ class Fitting:
             return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
         problem = self.problem(self.rows, mechanism)
-        if self.rows.n_rows > MOST_COMPARED:
-            maximum = Maximum(maximum.x)
-        else:
-            n_steps -= maximum.n_iter
-        return Fit(problem, maximum, self.scale, evidence, n_steps)
+        if self.rows.n_rows <= MOST_COMPARED:
+            return Fit(problem, maximum, self.scale, evidence, n_steps - maximum.n_iter)
+        if self.rows.n_rows > NEARER * MOST_COMPARED:
+            some = self.problem(self.nearer, mechanism)
+            maximum = some.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
+            n_steps += maximum.n_iter
+        return Fit(problem, Maximum(maximum.x), self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""
