@@ -38,7 +38,7 @@ def value(x, Z, ranges, weight, alpha, K):
     ends = np.vstack([ranges, np.repeat(np.arange(K), 2).reshape(-1, 2)])  # of the mean row, too
     rows, weight = (
         np.vstack([Z, np.zeros((K, Z.shape[1]))]),
-        np.append(weight, np.full(K, alpha / 2)),
+        np.append(weight, np.full(K, starts.CLASS_ROWS / K)),
     )
     w = x[: -K + 1]
     low, high = cut[ends[:, 0]] - rows @ w, cut[ends[:, 1] + 1] - rows @ w
@@ -104,7 +104,12 @@ def test_no_fit_is_worse_than_the_shares_of_the_classes(seeds):
         model = OrderedBoosting(
             classes=range(K), coarsening="random", max_iter=10, n_folds=4, random_state=0
         ).fit(X, ranges)
-        inside = (ranges[:, :1] <= np.arange(K)) & (np.arange(K) <= ranges[:, 1:])
-        shares = (inside / inside.sum(axis=1, keepdims=True)).sum(axis=0) + 0.5
-        by_shares = -np.log(inside @ shares / shares.sum()).mean()
+        kinds, kind, rows = np.unique(ranges, axis=0, return_inverse=True, return_counts=True)
+        inside = (kinds[:, :1] <= np.arange(K)) & (np.arange(K) <= kinds[:, 1:])
+        shares = (inside[kind] / inside[kind].sum(axis=1, keepdims=True)).sum(axis=0) + 0.5
+        mass = shares / shares.sum()
+        for _ in range(2000):  # Turnbull's shares show how often each range is given at random
+            mass = mass * (rows / len(X) / (inside @ mass) @ inside)
+        chance = rows / len(X) / (inside @ mass)
+        by_shares = -np.log(chance * (inside @ shares) / shares.sum())[kind].mean()
         assert model.validation_loss_.min() < by_shares + 0.1, seed

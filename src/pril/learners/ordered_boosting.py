@@ -392,7 +392,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         return contributions(rows.X, self.memory_.forest, self.memory_.background)
 
     def _label_chances(self, intervals: Array) -> Array:
-        return self.memory_.choice.relative_chances(intervals, len(self.order_))
+        return self.memory_.choice.relative_chances(np.maximum(intervals, 0), len(self.order_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

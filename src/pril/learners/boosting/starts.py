@@ -34,7 +34,7 @@ from pril.likelihood.rows import Frame, InMemory
 # together keep one without rows from vanishing.
 ALPHA, CLASS_ROWS = 3.0, 3.0
 MOST_STEPS = 100  # to a maximum; more are never needed
-GAIN = 1e-4  # of the log-likelihood: a last step that gains less does not change what trees add to
+GAIN = 1e-3  # of the log-likelihood: a last step that gains less does not change what trees add to
 FOLD_STEPS = 50  # by one matrix for all models; those that take more have a matrix of their own
 LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
 MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
