@@ -205,34 +205,67 @@ def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_theta):
     by_theta[:] = by_cut[:, 1:-1]
 
 
+class Cuts(NamedTuple):
+    """Thresholds and chances, and what follows from them: see `cuts_of`."""
+
+    odds: Any  # (K + 1,), exp(-cut)
+    gaps: Any  # (K,), 1 - exp(cut - next cut), of each class
+    widths: Any  # (kinds,), the same from end to end of each kind
+    M: Any
+
+
+def cuts_of(theta: Any, M: Any, ends: Any) -> Cuts:
+    """Return the cuts of thresholds and chances."""
+    cut = np.concatenate([[-np.inf], theta, [np.inf]])
+    gaps = -np.expm1(cut[:-1] - cut[1:])
+    return Cuts(np.exp(-cut), gaps, -np.expm1(cut[ends[:, 0]] - cut[ends[:, 1] + 1]), M)
+
+
 @compiled
-def add_kind_sums(Z, scores, group, weight, ends, first, cut, M, sums):
-    """Add what rows with features Z and such scores say; return their log-likelihood.
+def write_likelihoods(e, group, ends, first, cuts, z):
+    """Write the likelihood of rows; e is exp(score) of each."""
+    odds, gaps, widths, M = cuts
+    for i in range(len(e)):
+        u = group[i]
+        low, high = ends[u, 0], ends[u, 1]
+        _, above = sides(e[i] * odds[low])
+        if first[u] < 0:
+            below, _ = sides(e[i] * odds[high + 1])
+            z[i] = below * above * widths[u]
+            continue
+        z[i] = 0.0
+        for y in range(low, high + 1):
+            below, over = sides(e[i] * odds[y + 1])
+            z[i] += M[first[u] + y - low] * below * above * gaps[y]
+            above = over
+
+
+@compiled
+def add_kind_sums(Z, e, group, weight, ends, first, cuts, z_of, sums):
+    """Write the likelihood of rows with features Z, and add what they say; e is exp(score) of each.
 
     The sums are those of `pril.likelihood.sums.KindSums`.
     """
     by_w, by_ww, by_w_local, first_sums, outer, second, mixed = sums
-    value, m, d, n_all = 0.0, second.shape[1], Z.shape[1], len(cut)
+    odds, gaps, widths, M = cuts
+    m, d, n_all = second.shape[1], Z.shape[1], len(odds)
     place, part = np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
     tilt, density = np.empty(m), np.empty(m)
-    for i in range(len(scores)):
-        u, w, f = group[i], weight[i], scores[i]
+    for i in range(len(e)):
+        u, w = group[i], weight[i]
         low, high = ends[u, 0], ends[u, 1]
         varies = first[u] >= 0
         n_cuts = high - low + 2 if varies else 2
-        z, n, last_cut, last_above = 0.0, n_cuts, 0.0, 0.0
+        z, n, last_above = 0.0, n_cuts, 0.0
         for c in range(n_cuts):
-            k = low + c if varies else (low, high + 1)[c]
-            below, above = sides(exp(f - cut[k]))
+            below, above = sides(e[i] * odds[low + c if varies else (low, high + 1)[c]])
             density[c], tilt[c], place[c] = below * above, above - below, c
             if c > 0:
-                gap = -expm1(last_cut - cut[k])
-                p = below * last_above * gap
+                p = below * last_above * (gaps[low + c - 1] if varies else widths[u])
                 part[n_cuts + c - 1] = p
                 z += p * (M[first[u] + c - 1] if varies else 1.0)
-            last_cut, last_above = cut[k], above
-        z = max(z, LEAST_LIKELIHOOD)
-        value += w * log(z)
+            last_above = above
+        z_of[i] = z = max(z, LEAST_LIKELIHOOD)
         last = 0.0
         for c in range(n_cuts):
             own = 0.0 if c == n_cuts - 1 else M[first[u] + c] if varies else 1.0
@@ -265,7 +298,6 @@ def add_kind_sums(Z, scores, group, weight, ends, first, cut, M, sums):
             first_sums[u, place[a]] += w * part[a]
             for b in range(a, n):
                 outer[u, place[a], place[b]] += w * part[a] * part[b]
-    return value
 
 
 # --- Scores ---

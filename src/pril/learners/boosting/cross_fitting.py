@@ -24,8 +24,6 @@ from pril.learners.boosting.held_out import Chosen
 from pril.learners.boosting.starts import Start, View, learn_starts
 from pril.likelihood.chosen import Choice
 from pril.likelihood.fitting import Settings
-from pril.likelihood.rows import total
-from pril.likelihood.sums import KindSums
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
@@ -263,8 +261,8 @@ def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watc
 
     constant = float(known.mechanism.frequencies(weights)[0] @ weights)
 
-    def look(theta: Array, M: Array) -> KindSums:
-        return total(home.each(Fold.look, theta, M), KindSums.plus)
+    def look(theta: Array, M: Array) -> float:
+        return sum(home.each(Fold.look, theta, M))
 
     while not rounds.are_over:
         haste = first * (1.0 + len(rounds) / HALF_AS_CAREFUL)

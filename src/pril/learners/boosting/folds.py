@@ -19,7 +19,7 @@ from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.features import MOST_BINS, Bins
-from pril.learners.boosting.held_out import Shown, sums_of
+from pril.learners.boosting.held_out import Shown, loglik_of, sums_of
 from pril.likelihood.rows import total
 from pril.likelihood.sums import KindSums
 
@@ -160,23 +160,22 @@ class Fold:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
             self._grow(*self._gradients(odds_of(theta), M, haste))
+        sums = (sums_of(np.empty((len(e), 0)), e, rows, theta, M) for e, rows in self._held_out())
+        scores = np.clip(self.scores[self.sample], -FARTHEST, FARTHEST, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
-        return Shown(self.look(theta, M), self._of(self.sample), weight)
+        return Shown(total(sums, KindSums.plus), scores, weight)
 
-    def look(self, theta: Array, M: Array) -> KindSums:
-        """Return what the rows inside show of thresholds and chances."""
+    def look(self, theta: Array, M: Array) -> float:
+        """Return the log-likelihood of the rows inside with other thresholds and chances."""
+        return sum(loglik_of(e, rows, theta, M) for e, rows in self._held_out())
+
+    def _held_out(self) -> Iterator[tuple[Array, compiled.Rows]]:
+        """Return exp(score) of the rows inside, in batches, and what is known of them."""
         ends, first, group, weight, fold = self.rows
-
-        def sums(batch: slice) -> KindSums:
+        for batch in batches(max(len(self.held_out), 1), BATCH):
             some = self.held_out[batch]
-            rows = compiled.Rows(ends, first, group[some], weight[some], fold[some])
-            return sums_of(np.empty((len(some), 0)), self._of(some), rows, theta, M)
-
-        return total(map(sums, batches(max(len(self.held_out), 1), BATCH)), KindSums.plus)
-
-    def _of(self, some: Array) -> Array:
-        """Return the scores of some rows."""
-        return np.clip(self.scores[some], -FARTHEST, FARTHEST, dtype=np.float64)
+            known = compiled.Rows(ends, first, group[some], weight[some], fold[some])
+            yield exp_of(self.scores[some]), known
 
     def trees(self, n_rounds: int) -> list[str]:
         """Return LightGBM's text of the trees of the first rounds."""

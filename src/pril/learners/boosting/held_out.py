@@ -12,6 +12,7 @@ import numpy as np
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT
+from pril.core.rating import exp_of
 from pril.learners.boosting import compiled
 from pril.likelihood.fitting import Fitting, Problem, Settings
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
@@ -61,18 +62,27 @@ class Chosen(NamedTuple):
         return self._replace(phi=self.phi * [1.0, 1.0, 0.0, 0.0])
 
 
-def sums_of(Z: Array, scores: Array, rows: compiled.Rows, theta: Array, M: Array) -> KindSums:
-    """Return the sums of rows with such features and scores."""
-    d, widest = Z.shape[1], int((rows.ends[:, 1] - rows.ends[:, 0])[rows.first >= 0].max(initial=0))
-    kinds, m, cut = len(rows.ends), widest + 2, np.concatenate([[-np.inf], theta, [np.inf]])
+def sums_of(Z: Array, e: Array, rows: compiled.Rows, theta: Array, M: Array) -> KindSums:
+    """Return the sums of rows with such features; e is exp(score) of each."""
+    ends, first, group, weight, _ = rows
+    d, widest = Z.shape[1], int((ends[:, 1] - ends[:, 0])[first >= 0].max(initial=0))
+    kinds, m = len(ends), widest + 2
     q = 2 * m - 1 if len(M) else m
     sums = (
-        np.zeros(d), np.zeros((d, d)), np.zeros((d, len(cut) + len(M))),
+        np.zeros(d), np.zeros((d, d)), np.zeros((d, len(theta) + 2 + len(M))),
         np.zeros((kinds, q)), np.zeros((kinds, q, q)), np.zeros((kinds, m)), np.zeros((kinds, m)),
     )  # fmt: skip
+    z, cuts = np.empty(len(e)), compiled.cuts_of(theta, M, ends)
+    compiled.add_kind_sums(Z, e, group, weight, ends, first, cuts, z, sums)
+    return KindSums(float(weight @ np.log(z)), *sums, np.zeros(2))
+
+
+def loglik_of(e: Array, rows: compiled.Rows, theta: Array, M: Array) -> float:
+    """Return the log-likelihood of rows; e is exp(score) of each."""
     ends, first, group, weight, _ = rows
-    value = compiled.add_kind_sums(Z, scores, group, weight, ends, first, cut, M, sums)
-    return KindSums(value, *sums, np.zeros(2))
+    z = np.empty(len(e))
+    compiled.write_likelihoods(e, group, ends, first, compiled.cuts_of(theta, M, ends), z)
+    return float(weight @ np.log(np.maximum(z, compiled.LEAST_LIKELIHOOD)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +91,19 @@ class HeldOutProblem(Problem):
 
     rows: InMemory
 
+    @cached_property
+    def _known(self) -> tuple[Array, compiled.Rows]:
+        """The rows in the frame, and what is known of them."""
+        cells, rows = self.mechanism.cells, self.rows
+        known = cells.kinds.ends, first_of(cells), rows.kind, rows.weight, rows.kind
+        return self.frame.view(rows.X).dense(), compiled.Rows(*known)
+
     def loglik(self, x: Array) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
-        point, rows = self.point(x), self.rows
-        framed, scores = point.scores(rows.whole)
-        cells = self.mechanism.cells
-        known = compiled.Rows(cells.kinds.ends, first_of(cells), rows.kind, rows.weight, rows.kind)
-        sums = sums_of(framed.dense(), scores, known, point.theta, point.M)
-        return assembled(sums, cells, self.mechanism.table(self.split(x)[1]), self.d)
+        (w, phi, theta), (Z, rows) = self.split(x), self._known
+        table = self.mechanism.table(phi)
+        sums = sums_of(Z, exp_of(Z @ w + self.rows.offset), rows, theta, table.M)
+        return assembled(sums, self.mechanism.cells, table, self.d)
 
 
 def first_of(cells: Cells) -> Array:
@@ -163,12 +178,12 @@ class Shown(NamedTuple):
 
 
 def improved(
-    known: Chosen, weights: Array, shown: list[Shown], look: Callable[[Array, Array], KindSums]
+    known: Chosen, weights: Array, shown: list[Shown], look: Callable[[Array, Array], float]
 ) -> tuple[float, Chosen]:
     """Take a Newton step given what all folds show; return the log-likelihood, and what is known.
 
     The step is damped until the posterior does not fall. Weights are those of the kinds, and `look`
-    returns the sums of all held-out rows with other thresholds and chances.
+    returns the log-likelihood of all held-out rows with other thresholds and chances.
     """
     mechanism, kinds = known.mechanism, known.mechanism.kinds
     scores, weight = (np.concatenate([fold[j] for fold in shown]) for j in (1, 2))
@@ -176,25 +191,23 @@ def improved(
     shares = ClassShares(sample, CLASS_ROWS * evenly_shared(kinds, weights))
     priors, n = Priors(np.empty(0), shares), len(known.phi)
 
-    def posterior(x: Array, sums: KindSums) -> tuple[float, Sums]:
-        """Return the log-likelihood, and the log posterior with its derivatives."""
-        phi, theta = x[:n], x[n:]
-        table = mechanism.table(phi)
-        point = Point(LOGIT, Frame.of_scores(), np.empty(0), theta, mechanism.cells, table.M)
-        own = assembled(sums, mechanism.cells, table, 0)
-        return own.value, own.plus(priors.at(point, phi, mechanism))
+    def prior(x: Array) -> Sums:
+        M = mechanism.table(x[:n]).M
+        point = Point(LOGIT, Frame.of_scores(), np.empty(0), x[n:], mechanism.cells, M)
+        return priors.at(point, x[:n], mechanism)
 
     x, damping = np.concatenate([known.phi, known.theta]), known.damping
-    loglik, here = posterior(x, total([fold.sums for fold in shown], KindSums.plus))
+    sums = total([fold.sums for fold in shown], KindSums.plus)
+    loglik, before = sums.value, prior(x)
+    here = assembled(sums, mechanism.cells, mechanism.table(known.phi), 0).plus(before)
     for _ in range(MOST_TRIED):
         step, _ = newton_step(here, x, damping)
         step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
-        step = ordered(x, step, len(known.theta))
-        tried = known._replace(phi=(x + step)[:n], theta=(x + step)[n:])
-        further, there = posterior(x + step, look(tried.theta, tried.chances))
-        if there.value >= here.value - ROUNDING * abs(here.value):
-            loglik, x = further, x + step
+        there = x + ordered(x, step, len(known.theta))
+        tried = known._replace(phi=there[:n], theta=there[n:])
+        further = look(tried.theta, tried.chances)
+        if further + prior(there).value >= here.value - ROUNDING * abs(here.value):
             damping = damping / DAMPING if damping > LEAST_DAMPING else 0.0
-            break
+            return further, tried._replace(damping=damping)
         damping = max(DAMPING * damping, LEAST_DAMPING)
-    return loglik, known._replace(phi=x[:n], theta=x[n:], damping=damping)
+    return loglik, known._replace(damping=damping)
