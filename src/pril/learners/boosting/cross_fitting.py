@@ -21,7 +21,7 @@ from pril.learners.boosting.features import Bins, find_constraints, scaled, unsc
 from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, parameters_of
 from pril.learners.boosting.forest_engine import BoostedTrees, background_size, read_trees
 from pril.learners.boosting.held_out import Chosen
-from pril.learners.boosting.starts import Start, View, learn_starts
+from pril.learners.boosting.starts import Start, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
 from pril.likelihood.fitting import Settings
 
@@ -196,8 +196,11 @@ def make_plan(
     mix, known = mixed_by(starts, None)
     if not known.is_random:
         assumed = known.without_direction()
-        starts, _ = learn(rows=there._replace(first=known.first), M=assumed.chances, begun=learned)
+        there = there._replace(first=known.first)
+        starts, learned = learn(rows=there, M=assumed.chances, begun=learned)
         mix, known = mixed_by(starts, known)
+    if view.mapped is not None and n_folds > 2 and mix[1] > 0.0:
+        cross(view.mapped, there.fold, starts[1], learned[1])
     mixed, arrays, centre = mix_models(view, starts, mix)
     arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
     plan = Plan(

@@ -217,10 +217,17 @@ class Models:
 
 
 class Learned(NamedTuple):
-    """Models that were learned from labels at random, where those with other chances begin."""
+    """Models of some features, to begin with from labels with other chances, or without pairs."""
 
     models: Models
+    mean: Array  # of the features
     whole: Maximum  # of all rows
+
+    def without(self, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
+        """Return slopes and centres of models without some folds."""
+        found, d = self.models.without(left_out, self.whole), len(self.mean)
+        slopes, cuts = found[:, :d], found[:, d:]
+        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ self.mean
 
 
 def learn_starts(
@@ -229,46 +236,47 @@ def learn_starts(
     """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
 
     Labels have the chances M. If `begun` has models that were learned with others, these are where
-    searches begin. Folds may have no row. Landmark models fit the rows that they have seen so well
-    that trees could not learn from what is left. So they are crossed: each row of another fold is
-    scored by a model that has not seen this fold either.
+    searches begin. Folds may have no row.
     """
     own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
-    crossed = list(combinations(range(n_folds), 2)) if n_folds > 2 else []
-    learned: list[Learned] = []
 
-    def learn(Z: Array, signs: Array, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
-        """Return slopes and centres of models without some folds."""
+    def learn(Z: Array, signs: Array) -> Learned:
         mean, d = Z.mean(axis=0), Z.shape[1]
-        if begun:
-            models, whole = begun[len(learned)]
-            models = models.with_chances(rows.first, M)
-            whole = models.whole(whole.x)
-        else:
-            models = Models.of(Z - mean, rows, kinds, M)
-            whole = models.whole(None)
-            is_wrong = signs * whole.x[:d] < 0.0
-            if is_wrong.any():  # these slopes are 0 if their features are
-                return learn(np.where(is_wrong, 0.0, Z), signs, left_out)
-        found = models.without(left_out, whole)
-        learned.append(Learned(models, whole))
-        slopes, cuts = found[:, :d].copy(), found[:, d:]
-        slopes[slopes * signs < 0.0] = 0.0
-        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ mean
+        models = Models.of(Z - mean, rows, kinds, M)
+        whole = models.whole(None)
+        is_wrong = signs * whole.x[:d] < 0.0
+        if is_wrong.any():  # these slopes are 0 if their features are
+            return learn(np.where(is_wrong, 0.0, Z), signs)
+        return Learned(models, mean, whole)
+
+    def learn_again(last: Learned) -> Learned:
+        models = last.models.with_chances(rows.first, M)
+        return Learned(models, last.mean, models.whole(last.whole.x))
 
     def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
         scores = np.empty((n_folds, len(X)), dtype=np.float32)
         compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
         return Start(slopes, centres, scores)
 
-    slopes, centres = learn(view.Z, view.signs, own)
-    models = [scored(view.X, view.mean, slopes / view.scale, centres)]
+    learned = [learn_again(begun[0]) if begun else learn(view.Z, view.signs)]
+    slopes, centres = learned[0].without(own)
+    slopes = np.where(slopes * view.signs < 0.0, 0.0, slopes)
+    starts = [scored(view.X, view.mean, slopes / view.scale, centres)]
     if view.mapped is not None:
-        mapped, zero = view.mapped, np.zeros(view.mapped.shape[1])
-        slopes, centres = learn(mapped, zero, [*own, *crossed])
-        models.append(scored(mapped, zero, slopes[:n_folds], centres[:n_folds]))
-        for pair, slope, centre in zip(crossed, slopes[n_folds:], centres[n_folds:], strict=True):
-            for one, other in (pair, pair[::-1]):
-                there = np.flatnonzero(rows.fold == other)
-                models[1].scores[one, there] = mapped[there] @ slope - centre
-    return models, learned
+        zero = np.zeros(view.mapped.shape[1])
+        learned.append(learn_again(begun[1]) if begun else learn(view.mapped, zero))
+        starts.append(scored(view.mapped, zero, *learned[1].without(own)))
+    return starts, learned
+
+
+def cross(mapped: Array, fold: Array, start: Start, learned: Learned) -> None:
+    """Score each row of another fold by a model that has not seen this fold either, in place.
+
+    Landmark models fit the rows that they have seen so well that trees could not learn from what is
+    left.
+    """
+    pairs = list(combinations(range(len(start.scores)), 2))
+    for pair, slope, centre in zip(pairs, *learned.without([*pairs]), strict=True):
+        for one, other in (pair, pair[::-1]):
+            there = np.flatnonzero(fold == other)
+            start.scores[one, there] = mapped[there] @ slope - centre
