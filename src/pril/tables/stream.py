@@ -611,7 +611,7 @@ class StreamRun:
         first = self.errors.recent.rows + 1
 
         def warn(alarm: Alarm) -> None:
-            lines = [line for answered in waiting for line in answered.lines]
+            lines = [line for own in waiting if len(own.rank) for line in own.lines]
             self.warn(self._event(alarm, lines[labelled[alarm.row - first]]))
 
         self.errors.add(loss.tolist(), self.report, warn)
@@ -619,7 +619,7 @@ class StreamRun:
 
     def _event(self, alarm: Alarm, line: bytes) -> dict[str, Any]:
         """Return an alarm at a line, with a half-life that lets the model follow a change."""
-        options, row = self.stream.options, msgspec.json.decode(line)
+        options, [row] = self.stream.options, json_lines.read_objects([line])
         marks = {"id": options.key, "note": options.note}
         now = getattr(self.model.learner, "half_life", None)
         return {
