@@ -358,6 +358,7 @@ def stream(
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner, given)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
+        kind = labels.with_marks(kind, opt.CsvOptions())
         if half_life is not None:
             loaded.set_half_life(half_life)
         options = StreamOptions(key, proba, on_error == "skip", note)

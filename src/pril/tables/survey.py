@@ -299,7 +299,7 @@ def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
         f"cells look like {numbers}; if they are words, read the column as text"
     )
     with table.naming_rows(0):
-        raise RowError("X", row, reason, hint="text" if signs else "decimal")
+        raise RowError("X", row, reason, hint="text" if signs else arrow.hint_of_marks(words))
 
 
 def looks_like_row_id(cells: Array, name: str) -> bool:
