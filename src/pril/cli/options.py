@@ -121,6 +121,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "key": Option("--id", help="Column to copy to the output."),
         "note": "Column, such as an offset, whose last value is kept with the model and with each "
         "checkpoint.",
+        "strict": "Refuse a row that lacks a feature or has a column that the model does not know.",
         "on_error": "At a bad line: stop, or print the error in its place and go on.",
         "out": "Folder to write to.",
         "quiet": Option("--quiet", "-q", help="Print only warnings and errors."),

@@ -326,6 +326,7 @@ def stream(
         bool, Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
     on_error: Literal["stop", "skip"] = "stop",
+    strict: bool = False,
     again: bool = False,
     overwrite: bool = False,
     *,
@@ -361,13 +362,14 @@ def stream(
         kind = labels.with_marks(kind, opt.CsvOptions())
         if half_life is not None:
             loaded.set_half_life(half_life)
-        options = StreamOptions(key, proba, on_error == "skip", note)
+        options = StreamOptions(key, proba, on_error == "skip", note, strict)
         lines = LineStream(loaded, kind, options)
         if kind.columns and not output:
             printer.note("what is learned is not saved: pass -o FILE")
         tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
         run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
-        settings = {"half-life": half_life, **({"set": given} if given else {})}
+        more = {"set": given, "strict": strict}  # that change what a run learns
+        settings = {"half-life": half_life, **{name: own for name, own in more.items() if own}}
         try:
             done = run.run_into(output, sys.stdin.fileno(), settings, again)
         except Stopped:
