@@ -135,6 +135,8 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
         numbers = f"{entry['exact']:>10,}{entry['lower']:>14,}{entry['upper']:>14,}"
         classes.append(f"  {entry['class']!s:<{width}}{numbers}")
     before = [f"{kind:<10}{fact}" for kind, fact in column_facts(report)]
+    if folders := report["folders"]:
+        before[-1] += f"; to learn without pass --drop {','.join(folders)}"
     after = [f"{kind:<10}{fact}" for kind, fact in learning_facts(report)]
     return [*before, *classes, *after, f"model     {output}"]
 

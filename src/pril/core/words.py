@@ -87,6 +87,7 @@ def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
         "numbers": columns["numbers"],
         "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
         "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
+        "folders": [f"{name} (a column named by folders)" for name in learned.get("folders", ())],
     }
     facts = [("read", f"{count(learned['rows'], 'row')} of {learned['table']}")]
     return [*facts, *((kind, some_of(some)) for kind, some in names.items() if some)]
