@@ -220,6 +220,10 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
     order = ranking.find_classes(table, classes, name="votes")
+    if classes is None and (reason := ranking.zero_among_votes(order)):
+        t = int(np.argmax((table.values == 0).any(axis=1)))
+        message = f"votes, row {t}: {reason}, else pass classes="
+        warnings.warn(ClassOrderWarning(message, reason), stacklevel=3)
     return order, ranking.rank_votes(table, order)
 
 

@@ -26,7 +26,14 @@ from pril.ranges import PredictionRanges, check_promise
 from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
-from pril.tables.label_columns import Brackets, LabelColumns, LabelKind, to_note, typed_classes
+from pril.tables.label_columns import (
+    Brackets,
+    LabelColumns,
+    LabelKind,
+    Votes,
+    to_note,
+    typed_classes,
+)
 
 log = logging.getLogger(__name__)
 
@@ -432,6 +439,9 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
+        zero = ranking.zero_among_votes(order) if isinstance(columns.kind, Votes) else None
+        if zero and columns.classes is None:
+            warnings.warn(TableWarning(f"{place}: {zero}", ClassOrderWarning.hint), stacklevel=2)
         common = ranks[:, 0].max()
         if counts.sum() > 1 and common <= ranks[:, 1].min():
             name = ranking.plain(order[common])
