@@ -76,6 +76,8 @@ def fit(
             raise
         report = run.describe()
         model_files.write(fitted, output, kind="model", notes=report)
+    if saved and saved.is_resumed:
+        printer.note(f"resumed   from the checkpoint in {checkpoint}")
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 

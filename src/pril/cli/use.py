@@ -375,6 +375,8 @@ def stream(
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
+    if saved and saved.is_resumed:
+        printer.note(f"resumed from the checkpoint in {checkpoint}")
     result = done.to_dict(loaded.learner.order_)
     printer.result(result, words.evaluation_lines(result))
 

@@ -362,7 +362,9 @@ def _bracket(
     if not all(end == 0 or SMALLEST <= abs(end) <= LARGEST for end in ends):
         raise InputError("the number is too large or too small")
     if unscaled is not None and ends[0] >= ends[1]:
-        raise InputError("only one of the numbers has a magnitude; write it for both")
+        raise InputError(
+            "its first number is above the second if both have the magnitude; write both in full"
+        )
     if ends[0] > ends[-1]:
         raise InputError("it ends below its start")
     if len(ends) == 2 and ends[0] == ends[1] and not (has_low and has_high):

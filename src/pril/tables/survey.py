@@ -419,8 +419,11 @@ class LabelCounts:
         place = f"{table.name}: {quote_columns(names)}"
         labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
         seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by the first row
+        if not self.seen and self.n_weightless:
+            raise TableError(f"{table.name}: every row has weight 0, so none can be learned")
         if not seen:
-            raise TableError(f"{place}: no row has a label")
+            some = " of a weight above 0" if self.n_weightless else ""
+            raise TableError(f"{place}: no row{some} has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.columns
         if isinstance(columns.kind, Brackets):
