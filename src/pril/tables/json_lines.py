@@ -17,7 +17,7 @@ import numpy as np
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.brackets import spelled
-from pril.errors import LONGEST, RowError, shown
+from pril.errors import LONGEST, InputError, RowError, shown
 from pril.tables import arrow
 from pril.tables.text import without_marks
 
@@ -287,7 +287,7 @@ class Codec:
         found = msgspec.json.decode(line, type=RAW)
         names = list(dict.fromkeys([*self._columns, *found]))
         if self._strict and not self._known.issuperset(names):
-            raise ValueError("a column that is not known")
+            raise InputError("a column that is not known")
         n_read = len(self._columns) - len(self._keys)  # the id is copied as it is written
         kinds = [Any] * n_read + [msgspec.Raw] * (len(names) - n_read)
         fields = [(f"_{j}", kind) for j, kind in enumerate(kinds)]
