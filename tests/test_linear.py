@@ -367,7 +367,8 @@ REFUSED = {
     "sparse NaN": (csr_array(NAN), [1, 2, 3], ValueError, r"X, row 1: feature 1 is NaN"),
     "named NaN": (pd.DataFrame(NAN, columns=["age", "size"]), [1, 2, 3], ValueError, r"X, row 1: feature 'size' is NaN"),
     "strings": ([["a", "b"]] * 3, [1, 2, 3], ValueError, r"X, row 0: feature 0 is 'a', not a number"),
-    "one-dimensional X": ([0.1, 0.2, 0.3], [1, 2, 3], ValueError, r"Expected 2D array"),
+    "X for y": ([1, 2, 3], X3, ValueError, r"shape \(3,\): are X and y swapped\? Reshape"),
+    "one-dimensional X": ([0.1, 0.2, 0.3], [1, 2, 3], ValueError, r"shape \(3,\): are X and y swapped\? Reshape"),
 }  # fmt: skip
 
 

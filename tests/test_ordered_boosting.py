@@ -11,6 +11,7 @@ import threading
 import warnings
 import zipfile
 from functools import partial
+from itertools import product
 
 import joblib
 import numpy as np
@@ -880,8 +881,10 @@ def test_arrays_of_a_forest_must_fit_each_other(name, tmp_path):
         reloaded(model, tmp_path / "model.pril")
 
 
-@pytest.mark.parametrize("size", [1e308, -1e308])
-@pytest.mark.parametrize("name", ["slope", "similarity", "leaf"])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("width", 1e308), *product(["slope", "similarity", "leaf", "landmarks"], [1e308, -1e308])],
+)
 def test_numbers_that_overflow_are_named(name, size, tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, np.digitize(X[:, 0] ** 2, [0.3, 1]))

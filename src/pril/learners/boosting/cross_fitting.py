@@ -304,13 +304,14 @@ def learn_starts(
     ) -> tuple[Array, Array]:
         """Return slopes and centres of models without folds, then without pairs of folds."""
         some = InMemory(Z, rows.group, weight, kinds)
-        problem = fitting.Problem(some, fitting.Settings(alpha, trust, "random", MOST_STEPS))
+        settings = fitting.Settings(alpha, trust, "random", MOST_STEPS)
+        problem = fitting.Problem(some, settings, believed=0.0)  # trees improve their shares
         blank = problem.blank if chances is None else replace(problem.blank, chances=chances)
         maximum = problem.fit(blank, em_gain=fitting.LEAST_GAIN)
         is_wrong = signs * maximum.point.weights < 0.0
         if is_wrong.any():  # these slopes are 0 if their features are
             return learn(np.where(is_wrong, 0.0, Z), alpha, signs, pairs)
-        points = fitting.without_folds(some, problem.settings, maximum, fold, [*own, *pairs], each)
+        points = fitting.without_folds(some, problem, maximum, fold, [*own, *pairs], each)
         slopes = np.array([point.weights for point in points])
         slopes[slopes * signs < 0.0] = 0.0
         cuts = np.array([point.thresholds for point in points])

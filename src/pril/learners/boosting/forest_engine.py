@@ -286,6 +286,7 @@ BACKGROUND_ROWS, BACKGROUND_CELLS = 100, 1 << 18  # of wide tables, fewer rows: 
 MOST_STEPS = 200_000_000  # of importances: landmarks, times background, times rows
 MOST_CELLS = 1 << 21  # of rows that are explained at once
 MOST_NODES = 32  # of a quadrature
+MOST_SCORE = 1e300  # of the background, and how far it is from landmarks: sums of these are finite
 
 
 def background_size(n_features: int) -> int:
@@ -376,14 +377,15 @@ def check_background(background: Array, forest: Forest, categories: dict[str, li
             raise InputError(f"the model is damaged: background has unknown categories of {k}")
     if len(background) == 0:
         raise InputError("the model is damaged: background has no row")
-    total = 0.0
+    total, places = 0.0, np.abs(forest.landmarks).max(axis=0, initial=0.0)
     with np.errstate(over="ignore"):
         largest = np.nan_to_num(np.abs(background - forest.mean)).max(axis=0)
         for names, sizes in {
             "mean and forest.slope": largest * np.abs(forest.slope),
             "similarity": np.abs(forest.similarity),
             "leaf": np.abs(forest.leaf),
+            "width and forest.landmarks": largest * np.abs(forest.width) + places,
         }.items():
             total += float(sizes.sum())
-            if not np.isfinite(total):
+            if not total <= MOST_SCORE:
                 raise InputError(f"the model is damaged: forest.{names} make scores overflow")
