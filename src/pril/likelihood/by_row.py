@@ -22,6 +22,7 @@ from pril.likelihood.fitting import Fit
 from pril.likelihood.mechanisms import (
     Cells,
     Free,
+    Mechanism,
     Offsets,
     Random,
     label_chances,
