@@ -373,70 +373,100 @@ def offsets_target(shares, table, kinds, K, trust):
     return target
 
 
+def offset_chances(phi, kinds, K):
+    """P(range | class) of shared offsets by their logits, a row for each kind; 1 if they are alike."""
+    pair, both, up, far = phi
+    shares = np.exp([pair + up / 2, pair - up / 2, far / 2, both, -far / 2])
+    table = np.array([[1.0 * (low <= y <= high) for y in range(K)] for low, high in kinds])
+    for u, (low, high) in enumerate(kinds):
+        for y in range(low, high + 1) if 1 <= high - low <= 2 else ():
+            made = [shifted(y, offset, K) for offset in OFFSETS]
+            fitting = sum(
+                share for share, ends in zip(shares, made, strict=True) if ends == (low, high)
+            )
+            table[u, y] = fitting / sum(s for s, ends in zip(shares, made, strict=True) if ends)
+    return table
+
+
+def held_out_posterior(phi, theta, f, group, kinds, weight, sample, trust, evenly):
+    """The log-likelihood of labels by held-out scores, and with the log prior.
+
+    `evenly` has the weight of each class, if ranges are divided evenly.
+    """
+    K = len(theta) + 1
+    q = offset_chances(phi, kinds, K) if len(phi) else offset_chances(np.zeros(4), kinds, K) > 0
+    cut = np.array([-np.inf, *theta, np.inf]) - f[:, None]
+    a, b = cut[:, :-1], cut[:, 1:]
+    p = sigma(b) * sigma(-a) * -np.expm1(a - b)
+    loglik = weight @ np.log((q[group] * p).sum(axis=1))
+    prior = 30 * (evenly + 0.5) / (evenly + 0.5).sum() @ np.log(weight[sample] @ p[sample])
+    if len(phi):
+        exact = weight[kinds[group, 0] == kinds[group, 1]].sum()
+        rows, up = 20 * trust / (trust + exact), sigma(phi[2:])
+        prior += rows * np.log(up * (1 - up)).sum() - (phi[:2] ** 2).sum() / 50
+    return loglik, loglik + prior
+
+
+def newton(function, x, k, h=1e-3):
+    """The Newton step uphill from x, by differences; the last k numbers stay ascending."""
+    n, e = len(x), h * np.eye(len(x))
+    slope = np.array([function(x + e[i] / 9) - function(x - e[i] / 9) for i in range(n)]) / (
+        h / 4.5
+    )
+    hessian = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            for a, b in ((1, 1), (-1, -1), (1, -1), (-1, 1)):
+                hessian[i, j] += a * b * function(x + a * e[i] + b * e[j]) / (4 * h**2)
+            hessian[j, i] = hessian[i, j]
+    for j in range(n - k, n - 1):  # where two of them approach each other, it is more curved
+        pull, between = slope[j + 1 :].sum(), (e[j + 1] - e[j]) / h
+        hessian -= max(-pull, 0) / (x[j + 1] - x[j]) * np.outer(between, between)
+    return -np.linalg.solve(hessian, slope)
+
+
 def ordered_boosting(
-    intervals, K, weight, fold, start, theta, q, shares, X, rounds, rate, l2, trust, mechanism
+    intervals, weight, fold, start, theta, phi, X, rounds, rate, l2, trust, sample
 ):
     """Boosted stumps on top of other scores, a booster for each fold; ranks from 0, all rows.
 
-    start[j, i] is the score of row i by a model that has not seen fold j; thresholds, chances and
-    shares of offsets are those to begin with. Returns held-out losses, thresholds, chances, and
-    what the stumps of each booster add to each row.
+    start[j, i] is the score of row i by a model that has not seen fold j; thresholds, and logits of
+    the shares of offsets, are those to begin with; none if ranges are at random. Returns for each
+    round the held-out log-likelihood, thresholds, logits, and what the stumps of each booster have
+    added to each row.
     """
-    n, ranks = len(X), np.arange(K)
-    lo, hi = np.transpose(intervals)
+    n, K, n_phi = len(X), len(theta) + 1, len(phi)
     kinds, group = np.unique(intervals, axis=0, return_inverse=True)
-    exact = kinds[:, 0] == kinds[:, 1]
-    inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(float)
-    doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
-    losses, shares = [], dict(zip(OFFSETS, shares, strict=True))
-    symmetric = mechanism == "symmetric"
-
-    def chances_of(f):
-        """P(y <= k) with 0 before and 1 after, P(y), and P(y | label)."""
-        below = np.array([[0, *(1 / (1 + np.exp(s - theta))), 1] for s in f])
-        p = np.maximum(np.diff(below, axis=1), 1e-12)
-        r = q[group] * p
-        return below, p, r / r.sum(axis=1, keepdims=True)
-
-    def em_step(f):
-        nonlocal shares
-        below, p, r = chances_of(f)
-        table = np.array([(weight[:, None] * r)[group == u].sum(axis=0) for u in range(len(kinds))])
-        N = table.sum(axis=0)
-        target = inside * (table.sum(axis=1) / (inside @ N))[:, None]
-        if mechanism != "random":
-            for _ in range(2):
-                shares = drawn_shares(shares, table, kinds, K, symmetric)
-            target = offsets_target(shares, table, kinds, K, trust)
-        chance = np.where(exact[:, None], inside, 0)
-        for u in np.flatnonzero(~exact):
-            for y in range(kinds[u][0], kinds[u][1] + 1):
-                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * target[u, y]
-        information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
-        for i in range(n):  # by the thresholds
-            z, density = q[group[i]] @ p[i], below[i, 1:-1] * (1 - below[i, 1:-1])
-            slope += weight[i] * density * (q[group[i], :-1] - q[group[i], 1:]) / z
-            for y in range(K):  # the mean over the classes that a row may have
-                of_y = density * ((ranks[:-1] == y) - 1.0 * (ranks[1:] == y)) / p[i, y]
-                information += weight[i] * p[i, y] * np.outer(of_y, of_y)
-        step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
-        return np.maximum.accumulate(theta + step), chance
+    steps = kinds[:, 1] - kinds[:, 0]
+    learned = (steps > 0) & (steps <= 2) & (n_phi > 0)
+    rows, f, found, x = np.arange(n), start.copy(), [], np.concatenate([phi, theta])
+    evenly = np.zeros(K)
+    for u, w in zip(group, weight, strict=True):
+        evenly[kinds[u, 0] : kinds[u, 1] + 1] += w / (steps[u] + 1)
 
     def derivatives(f):
         """First and second derivatives of the loss by the scores."""
-        below, _, r = chances_of(f)
+        below = np.array([[0, *sigma(x[n_phi:] - s), 1] for s in f])
         a, b = below[:, 1:], below[:, :-1]
-        g = weight * (r * (1 - a - b)).sum(axis=1)
-        return g, weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
+        if n_phi:
+            r = offset_chances(x[:n_phi], kinds, K)[group] * (a - b)
+            r /= r.sum(axis=1, keepdims=True)
+        low, high = b[rows, kinds[group, 0]], a[rows, kinds[group, 1]]
+        g, h = 1 - high - low, high * (1 - high) + low * (1 - low)
+        if n_phi:  # expected over the classes of the range
+            some = learned[group]
+            g[some] = (r * (1 - a - b)).sum(axis=1)[some]
+            h[some] = (r * (a * (1 - a) + b * (1 - b))).sum(axis=1)[some]
+        return weight * g, weight * np.maximum(h, 1e-6)
 
     def stump(gradient, hessian, rate, l2, least):
         """Return what the best split of all adds to each row; of equal ones, the highest."""
         best, added = 0.0, np.zeros(n)
         G, H = gradient.sum(), hessian.sum()
-        for x in X.T:
-            values = np.unique(x)
+        for column in X.T:
+            values = np.unique(column)
             for cut in (values[1:] + values[:-1])[::-1] / 2:
-                left = x <= cut
+                left = column <= cut
                 g, h = gradient[left].sum(), hessian[left].sum()
                 gain = g**2 / (h + l2) + (G - g) ** 2 / (H - h + l2) - G**2 / (H + l2)
                 if gain > best + 1e-9 and h >= least and H - h >= least:
@@ -444,16 +474,23 @@ def ordered_boosting(
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
-    rows, f = np.arange(n), start.copy()
     for t in range(rounds):
         for j in range(len(f)):
             g, h = derivatives(f[j])
             c = 1 + t / 50  # each round is bolder
             f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
-        _, p, _ = chances_of(f[fold, rows])
-        losses.append(-np.average(np.log((q[group] * p).sum(axis=1)), weights=weight))
-        theta, q = em_step(f[fold, rows])
-    return losses, theta, q, f - start
+        given = f[fold, rows], group, kinds, weight, sample, trust, evenly
+
+        def posterior(x, given=given):
+            return held_out_posterior(x[:n_phi], x[n_phi:], *given)[1]
+
+        step = newton(posterior, x, K - 1)
+        step *= min(1, 1 / np.abs(step).max())
+        assert posterior(x + step) >= posterior(x)  # else, it is damped
+        x = x + step
+        loglik, _ = held_out_posterior(x[:n_phi], x[n_phi:], *given)
+        found.append((loglik, x[n_phi:], x[:n_phi], f - start))
+    return found
 
 
 def ascending(v):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import pril
 from pril import OrderedBoosting
-from pril.learners.boosting import cross_fitting, folds
+from pril.learners.boosting import cross_fitting, folds, starts
 from pril.learners.boosting.features import MOST_BINS, Bins
 from pril.tables import runs
 
@@ -95,7 +95,7 @@ def sampled(monkeypatch):
     def set_rows(n):
         monkeypatch.setattr(cross_fitting, "MOST_SAMPLED", n)
 
-    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
+    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
     return set_rows
 
 

@@ -7,7 +7,7 @@ from scipy.special import expit, log_expit
 
 from pril import OrderedBoosting
 from pril.labels import make_intervals
-from pril.learners.boosting import cross_fitting
+from pril.learners.boosting import cross_fitting, starts
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -38,7 +38,7 @@ def value(x, Z, ranges, weight, alpha, K):
     ends = np.vstack([ranges, np.repeat(np.arange(K), 2).reshape(-1, 2)])  # of the mean row, too
     rows, weight = (
         np.vstack([Z, np.zeros((K, Z.shape[1]))]),
-        np.append(weight, np.full(K, alpha / 2)),
+        np.append(weight, np.full(K, starts.CLASS_ROWS / K)),
     )
     w = x[: -K + 1]
     low, high = cut[ends[:, 0]] - rows @ w, cut[ends[:, 1] + 1] - rows @ w
@@ -74,10 +74,13 @@ def highest(Z, ranges, weight, alpha, K, slopes=None):
 @pytest.mark.parametrize("seeds", [FEW, MANY])
 def test_each_start_is_the_maximum_of_its_own_rows(seeds, monkeypatch):
     seen, learn_starts = [], cross_fitting.learn_starts
-    monkeypatch.setattr(
-        cross_fitting, "learn_starts", lambda *a: seen.append((a, learn_starts(*a))) or seen[-1][1]
-    )
-    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)  # they are found in the same way
+
+    def watched(view, rows, **more):
+        seen.append((view, rows, *learn_starts(view, rows=rows, **more)))
+        return seen[-1][2:]
+
+    monkeypatch.setattr(cross_fitting, "learn_starts", watched)
+    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)  # they are found in the same way
     for seed in seeds:
         X, ranges, K = small_table(seed)
         learner = OrderedBoosting(
@@ -85,11 +88,10 @@ def test_each_start_is_the_maximum_of_its_own_rows(seeds, monkeypatch):
         )
         with pytest.warns():  # one round is not enough
             learner.fit(X, ranges)
-        (view, rows, *_), starts = seen[0]
-        seen.clear()
+        view, rows, learned, _ = seen.pop()
         fold = seed % 4
-        given = view.Z, ranges, (rows.fold != fold).astype(float), cross_fitting.ALPHA, K
-        found = highest(*given, starts[0].slopes[fold] * view.scale)
+        given = view.Z, ranges, (rows.fold != fold).astype(float), starts.ALPHA, K
+        found = highest(*given, learned[0].slopes[fold] * view.scale)
         assert found == pytest.approx(highest(*given), abs=1e-2), seed
 
 
@@ -102,7 +104,12 @@ def test_no_fit_is_worse_than_the_shares_of_the_classes(seeds):
         model = OrderedBoosting(
             classes=range(K), coarsening="random", max_iter=10, n_folds=4, random_state=0
         ).fit(X, ranges)
-        inside = (ranges[:, :1] <= np.arange(K)) & (np.arange(K) <= ranges[:, 1:])
-        shares = (inside / inside.sum(axis=1, keepdims=True)).sum(axis=0) + 0.5
-        by_shares = -np.log(inside @ shares / shares.sum()).mean()
+        kinds, kind, rows = np.unique(ranges, axis=0, return_inverse=True, return_counts=True)
+        inside = (kinds[:, :1] <= np.arange(K)) & (np.arange(K) <= kinds[:, 1:])
+        shares = (inside[kind] / inside[kind].sum(axis=1, keepdims=True)).sum(axis=0) + 0.5
+        mass = shares / shares.sum()
+        for _ in range(2000):  # Turnbull's shares show how often each range is given at random
+            mass = mass * (rows / len(X) / (inside @ mass) @ inside)
+        chance = rows / len(X) / (inside @ mass)
+        by_shares = -np.log(chance * (inside @ shares) / shares.sum())[kind].mean()
         assert model.validation_loss_.min() < by_shares + 0.1, seed

@@ -25,7 +25,7 @@ from pril import (
     WidrowHoff,
     evaluate,
 )
-from pril.learners.boosting import compiled, cross_fitting, forest_engine, shapley
+from pril.learners.boosting import compiled, forest_engine, shapley, starts
 from pril.plotting import plot_contributions, plot_validation_loss
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -57,7 +57,7 @@ def expected(model, row):
 
 @pytest.fixture
 def without_landmarks(monkeypatch):
-    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)  # as in a table of many rows
+    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)  # as in a table of many rows
 
 
 # --- The values ---
@@ -94,7 +94,7 @@ def test_contributions_are_those_of_shap():
 @pytest.mark.parametrize("has_landmarks", [False, True])
 def test_contributions_add_up_to_the_score(d, has_landmarks, monkeypatch):
     if not has_landmarks:
-        monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
+        monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(250, d)) * 10.0 ** rng.integers(-30, 30, d)
     y = np.digitize(X[:, 0] / X[:, 0].std() + 0.3 * rng.logistic(size=250), [-1.0, 1.0])
