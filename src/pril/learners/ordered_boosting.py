@@ -130,7 +130,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted. Columns of probabilities and margins are in this order.
     order_ : ndarray of shape (n_classes,)
-        The classes, lowest first; at most 64.
+        The classes, lowest first.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
     n_iter_ : int

@@ -34,7 +34,6 @@ from pril.likelihood.errors import Errors
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
-MOST_CLASSES = 64  # the counts of ranges grow with their cube
 MOST_PARAMETERS = 200  # whose covariance is kept
 COARSENING = {
     "auto": nouns.AUTO,
@@ -52,19 +51,8 @@ def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
     return np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
 
 
-def refuse_many_classes(name: str, n_classes: int) -> None:
-    """Refuse more classes than a learner can count ranges of."""
-    if n_classes > MOST_CLASSES:
-        raise InputError(
-            f"{name} takes at most {MOST_CLASSES} classes, got {n_classes}: put them into bins, "
-            "for example with pril.labels.from_bounds, or use PRIL",
-            hint="model",
-        )
-
-
 def equal_probabilities(n_classes: int) -> Array:
     """Return the start of the thresholds: equal probabilities for a score of 0."""
-    refuse_many_classes("OrderedLogit", n_classes)
     below = np.arange(1, n_classes)
     return np.log(n_classes - below) - np.log(below)
 
@@ -135,7 +123,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+        The classes, sorted. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_)
     n_iter_ : int
         Steps that `fit` took; not set by `partial_fit`.
