@@ -11,7 +11,7 @@ Learners, each a scikit-learn classifier with `fit` and, unless said, `partial_f
 - OrderedBoosting: gradient boosting, the least error on tables; in memory, without `partial_fit`
 - OrderedLogit: probabilities, online; the least error of the linear learners
 - PRIL: the paper's perceptron; KernelPRIL: with a kernel; MPRIL: multiplicative
-- PRank, WidrowHoff, MulticlassPerceptron: baselines
+- PassiveAggressive: PRIL's successor; PRank, WidrowHoff, MulticlassPerceptron: baselines
 
 Around them:
 

@@ -359,6 +359,7 @@ mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shif
 squared_length = on_type(
     {
         nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+        nouns.PassiveAggressive: lambda rule, rows, t: square(rows, t),
         nouns.Likelihood: lambda rule, rows, t: square(rows, t),
     },
     default=lambda rule, rows, t: 0.0,
@@ -491,6 +492,57 @@ def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
         right += 1
     work.alpha[0] = now.weight * (left - right)
     return left + right, True
+
+
+MOST_SEARCHED = 100  # steps of a search that a dozen finish
+DIGITS = 1e-14  # what rounding leaves of a difference, relative to its terms
+
+
+def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi, now):
+    # Least |w' - w|^2 / 2 + |theta' - theta|^2 / 2 + C (sum of xi or xi^2), with margins of 1 - xi.
+    # So w' = w + s x and theta'_i = theta_i - z_i lambda_i(s), where s = sum of z_i lambda_i(s).
+    # The right side falls in s, and is straight between kinks: Newton's method, between bounds.
+    cut = thresholds.cut
+    if ((cut[lo] + 1.0 <= score) & (score + 1.0 <= cut[hi + 1])) | (now.weight == 0.0):
+        return 0, False
+    C = now.weight * rule.C
+    most = inf if rule.squared else C
+    share = 1.0 / (1.0 + 0.5 / C) if rule.squared else 1.0
+    s, low, high = 0.0, -inf, inf
+    for _ in range(MOST_SEARCHED):
+        gap, slope, size = s, 1.0, abs(s)
+        for i in range(thresholds.n.shape[0]):
+            missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
+            if missing > 0.0:
+                gap -= z * share * min(missing, most)
+                size += share * min(missing, most)
+                slope += share * squared * (missing < most)
+        if abs(gap) <= DIGITS * size or s - gap / slope == s:
+            break
+        low, high = (low, s) if gap > 0.0 else (s, high)
+        s -= gap / slope
+        if not low < s < high:
+            s = 0.5 * (low + high)
+    violated = 0
+    work.alpha[0] = 0.0
+    for i in range(thresholds.n.shape[0]):
+        missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
+        if missing > 0.0:
+            tau = z * share * min(missing, most)
+            nudge(thresholds, now.before, i, tau)
+            work.alpha[0] += tau
+            violated += 1
+    return violated, True
+
+
+@part_of_loop
+def missing_margin(score, threshold, i, lo, hi):
+    """Return what a constraint lacks of a margin of 1, and the side that the label asks for."""
+    if i < lo:
+        return 1.0 - (score - threshold), 1.0
+    if i >= hi:
+        return 1.0 + (score - threshold), -1.0
+    return -1.0, 0.0
 
 
 def _step_least_squares(rule, thresholds, own, work, score, squared, lo, hi, now):
@@ -626,6 +678,7 @@ step = on_type(
     {
         nouns.Pril: _step_pril,
         nouns.LeastSquares: _step_least_squares,
+        nouns.PassiveAggressive: _step_passive_aggressive,
         nouns.Multiclass: _step_multiclass,
         nouns.Likelihood: _step_likelihood,
     }
