@@ -69,5 +69,6 @@ LEARNERS = (
     ),
 )
 BY_COMMAND = {learner.command: learner for learner in LEARNERS}
-RECOMMENDED = ("ordered-logit", "boosting", "pril", "mpril", "kernel")  # all but baselines
+# All but baselines.
+RECOMMENDED = ("ordered-logit", "boosting", "pril", "passive-aggressive", "mpril", "kernel")
 BY_NAME = {learner.name: learner for learner in LEARNERS}
