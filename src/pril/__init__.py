@@ -21,7 +21,7 @@ Around them:
 - save, load, load_notes: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, datasets,
-theory, experiments, io, errors; and with other libraries: dask, river, onnx.
+theory, experiments, io, errors; and with other libraries: dask, river, onnx, torch.
 
 ``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
@@ -45,6 +45,7 @@ if _typing.TYPE_CHECKING:
     from pril import plotting as plotting
     from pril import river as river
     from pril import theory as theory
+    from pril import torch as torch
     from pril.core.registry import *
     from pril.features import *
     from pril.io import load as load
@@ -84,6 +85,7 @@ _MODULES = (
     "plotting",
     "river",
     "theory",
+    "torch",
 )
 
 # No modules: `from pril import *` must not hide the io of Python, or the library dask.
