@@ -86,6 +86,7 @@ TESTS = {
     "experiments": "experiments",
     "onnx": "onnx",
     "river": "river",
+    "rules": "rules",
 }
 
 

@@ -37,6 +37,7 @@ MODULES = [
     "plotting",
     "ranges",
     "river",
+    "rules",
     "theory",
     "experiments",
 ]

@@ -21,7 +21,7 @@ Around them:
 - save, load, load_notes: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, datasets,
-theory, experiments, io, errors; and with other libraries: dask, river, onnx, torch.
+theory, experiments, rules, io, errors; and with other libraries: dask, river, onnx, torch.
 
 ``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
@@ -44,6 +44,7 @@ if _typing.TYPE_CHECKING:
     from pril import onnx as onnx
     from pril import plotting as plotting
     from pril import river as river
+    from pril import rules as rules
     from pril import theory as theory
     from pril import torch as torch
     from pril.core.registry import *
@@ -84,6 +85,7 @@ _MODULES = (
     "onnx",
     "plotting",
     "river",
+    "rules",
     "theory",
     "torch",
 )

@@ -274,7 +274,26 @@ move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
 
 @part_of_loop
 def nudge(thresholds, before, i, tau):
-    """Add tau to the i-th sum; the mean and the threshold follow."""
+    """Add tau to the i-th sum; the mean and the threshold follow.
+
+    Parameters
+    ----------
+    thresholds : tuple
+        What the step was given.
+    before : float
+        ``now.before``.
+    i : int
+        Which threshold, from 0.
+    tau : float
+        How far it falls; in `MPRIL`, what its sum of exponents grows by.
+
+    Examples
+    --------
+    >>> def step(rule, thresholds, own, work, score, squared, lo, hi, now):
+    ...     nudge(thresholds, now.before, 0, -1.0)  # the first threshold rises by 1
+    ...     work.alpha[0] = 0.0
+    ...     return 1, True
+    """
     geometry, n, mean_n, cut, shift = thresholds
     n[i] += tau
     if mean_n.shape[0] > 0:
@@ -356,14 +375,23 @@ mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shif
 # finite exactly when all of them are.
 
 
-squared_length = on_type(
-    {
-        nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
-        nouns.PassiveAggressive: lambda rule, rows, t: square(rows, t),
-        nouns.Likelihood: lambda rule, rows, t: square(rows, t),
-    },
-    default=lambda rule, rows, t: 0.0,
-)
+def _length(rule, rows, t):
+    return square(rows, t)
+
+
+LENGTHS = {
+    nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+    nouns.PassiveAggressive: _length,
+    nouns.Likelihood: _length,
+}
+squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
+
+
+def add_rule(rule: type, step: Any, *, needs_length: bool) -> None:
+    """Let the loop learn by a rule that is not of this package."""
+    STEPS[rule] = step
+    if needs_length:
+        LENGTHS[rule] = _length
 
 
 def _measure_one(rule, rows, t, w, scores):
@@ -674,15 +702,14 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
-step = on_type(
-    {
-        nouns.Pril: _step_pril,
-        nouns.LeastSquares: _step_least_squares,
-        nouns.PassiveAggressive: _step_passive_aggressive,
-        nouns.Multiclass: _step_multiclass,
-        nouns.Likelihood: _step_likelihood,
-    }
-)
+STEPS = {
+    nouns.Pril: _step_pril,
+    nouns.LeastSquares: _step_least_squares,
+    nouns.PassiveAggressive: _step_passive_aggressive,
+    nouns.Multiclass: _step_multiclass,
+    nouns.Likelihood: _step_likelihood,
+}
+step = on_type(STEPS)
 
 
 # How much the iterate of round t weighs in the mean.
