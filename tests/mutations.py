@@ -47,6 +47,7 @@ TESTS = {
     "core/parts": "class_order ranges evaluate onnx integrations report",
     "core/docs": "package",
     "core/registry": "package",
+    "core/scale": "scale",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
     "learners/boosting": "boosting_bins boosting_rows boosting_starts constraints ordered_boosting contributions",
     "learners/ordered_boosting": "parameters ordered_boosting",
@@ -74,7 +75,7 @@ TESTS = {
     "tables/label_columns": "label_kinds brackets reliability training encoder cli",
     "tables/runs": "training brackets cluster boosting_bins",
     "tables/cluster": "cluster",
-    "tables/model": "report cli tables reliability",
+    "tables/model": "report scale cli tables reliability",
     "tables/json": "stream stream_answers tables cold_start",
     "tables/encoder": "encoder tables training pipeline stream_answers",
     "tables": "tables training encoder cli reliability quotes brackets stream remote cluster",
@@ -85,6 +86,7 @@ TESTS = {
     "experiments": "experiments",
     "onnx": "onnx",
     "river": "river",
+    "rules": "rules",
 }
 
 

@@ -119,6 +119,38 @@ def widrow_hoff(X, intervals, K, rate, normalize):
     return predictions, models
 
 
+def passive_aggressive(X, intervals, K, C=1.0, squared=False):
+    """PA, PA-I and PA-II: s is the root of s = sum of z_i lambda_i(s), between two kinks of it."""
+    w, theta, i = np.zeros(X.shape[1]), np.zeros(K - 1), np.arange(1, K)
+    predictions, models = [], []
+    for x, (left, right) in zip(X, intervals, strict=True):
+        f, xx = w @ x, x @ x
+        predictions.append(predict(f, theta))
+        z = np.where(i < left, 1, np.where(i >= right, -1, 0))
+        loss = np.where(z == 0, -np.inf, 1 - z * (f - theta))
+
+        def multipliers(s, z=z, loss=loss, xx=xx):
+            missing = np.maximum(0, loss - z * s * xx)
+            return missing / (1 + 1 / (2 * C)) if squared else np.minimum(missing, C)
+
+        def gap(s, z=z, multipliers=multipliers):
+            return s - z @ multipliers(s)
+
+        bound = 1 + multipliers(0.0).sum()
+        kinks = [level / (sign * xx) for sign, level in zip(z, loss, strict=True) if sign * xx]
+        kinks += [
+            (level - C) / (sign * xx) for sign, level in zip(z, loss, strict=True) if sign * xx
+        ]
+        kinks = sorted([-bound, *(kink for kink in kinks if abs(kink) < bound), bound])
+        at = [gap(kink) for kink in kinks]
+        k = max(k for k in range(len(kinks) - 1) if at[k] <= 0)
+        s = kinks[k] - at[k] * (kinks[k + 1] - kinks[k]) / ((at[k + 1] - at[k]) or 1)
+        tau = z * multipliers(s)
+        w, theta = w + tau.sum() * x, ascending(theta - tau)
+        models.append((w, theta))
+    return predictions, models
+
+
 def multiclass(X, intervals, K):
     """Promote the best rank inside, demote the winner; the lower of two equal scores is better."""
     W = np.zeros((K, X.shape[1]))
@@ -565,7 +597,7 @@ class Twin(NamedTuple):
 
 
 # Their steps are no multiples of anything: two orders of a sum differ in the last bits.
-UNEVEN = ("WidrowHoff", "OrderedLogit")
+UNEVEN = ("WidrowHoff", "OrderedLogit", "PassiveAggressive")
 
 LAST = {"average": False}
 TWINS = [
@@ -592,6 +624,16 @@ TWINS = [
         Twin("WidrowHoff", {**LAST, **options, "fit_intercept": False}, widrow_hoff, options, True)
         for normalize in (True, False)
         for options in [{"rate": 0.2, "normalize": normalize}]
+    ),
+    *(
+        Twin(
+            "PassiveAggressive",
+            {**LAST, "C": C, "loss": "squared_hinge" if squared else "hinge"},
+            passive_aggressive,
+            {"C": C, "squared": squared},
+            rounds=True,
+        )
+        for C, squared in ((math.inf, False), (1.0, False), (0.1, False), (0.3, True))
     ),
 ]
 

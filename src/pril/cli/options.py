@@ -429,6 +429,7 @@ ADVICE = {
         "columns of numbers: --lower, --upper, --edges"
     ),
     "edges": "pass --edges, the cut points between the classes",
+    "ends": "pass --ends LOW,HIGH, such as --ends 0,250000",
     "again": "to learn them once more pass --again",
     "delimiter": "for another separator pass, for example, --delimiter ';'",
     "decimal": "if these are numbers, {}",
@@ -456,6 +457,10 @@ INSTEAD = {
 }
 
 
+# Numbers of brackets that need a value: the name of the column, and the method of `Scale`.
+VALUES = {"quantile": ("quantile", "quantile"), "above": ("probability above", "exceedance")}
+
+
 # --- Reading values ------------------------------------------------------------------------------
 
 
@@ -481,6 +486,37 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
         raise InputError(f"--edges {text}: expected ascending numbers separated by commas")
     return edges
+
+
+def split_ends(text: str | None) -> tuple[float | None, float | None]:
+    """Return two numbers with a comma between them; None for one that is left out."""
+    if text is None:
+        return None, None
+    low, comma, high = text.partition(",")
+    try:
+        ends = tuple(float(end) if end.strip() else None for end in (low, high))
+    except ValueError:
+        comma = ""
+    if not comma:
+        raise InputError(f"--ends {text}: expected LOW,HIGH, of which one may be left out")
+    return ends[0], ends[1]
+
+
+def split_numbers(text: str | None) -> dict[str, tuple[str, tuple[float, ...]]]:
+    """Return the columns of numbers in a list with commas: a method of `Scale`, its arguments."""
+    columns: dict[str, tuple[str, tuple[float, ...]]] = {}
+    for name in split_names(text) or ():
+        method, equals, value = (part.strip() for part in name.partition("="))
+        try:
+            if equals:
+                title, method = VALUES[method]
+                columns[f"{title} {float(value):.15g}"] = method, (float(value),)
+            else:
+                columns[method] = {"median": ("median", ()), "mean": ("mean", ())}[method]
+        except (KeyError, ValueError):
+            expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
+            raise InputError(f"--numbers {text}: {name!r}: {expected}") from None
+    return columns
 
 
 def _split_weights(text: str | None) -> Any:

@@ -42,6 +42,17 @@ def predict(
     proba: Annotated[
         bool, Option("--proba", help="Add the probability of each class, a column each.")
     ] = False,
+    numbers: Annotated[
+        str | None,
+        Option(
+            help="Of brackets of a number, add columns with numbers: "
+            "median,mean,quantile=0.9,above=50000."
+        ),
+    ] = None,
+    ends: Annotated[
+        str | None,
+        Option(metavar="LOW,HIGH", help="With --numbers: where the open brackets end: 0,250000."),
+    ] = None,
     *,
     printer: Printer,
 ) -> None:
@@ -56,6 +67,12 @@ def predict(
         printer = replace(printer, quiet=printer.quiet or not printer.json)
         printer.stream = sys.stderr
     loaded = _load(model)
+    if ends is not None and numbers is None:
+        raise InputError("--ends is for numbers of brackets: pass --numbers too")
+    if numbers is None:
+        chosen = None
+    else:
+        chosen = loaded.scale(*opt.split_ends(ends)), opt.split_numbers(numbers)
     opened = table.open(csv, loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
@@ -66,7 +83,13 @@ def predict(
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
             rows, unseen = loaded.predict(
-                opened, stream, written, progress, style=csv.style(loaded), proba=proba
+                opened,
+                stream,
+                written,
+                progress,
+                style=csv.style(loaded),
+                proba=proba,
+                numbers=chosen,
             )
             stream.flush()
     for message in unseen.values():

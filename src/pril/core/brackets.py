@@ -507,7 +507,7 @@ class Brackets:
     ) -> tuple[int, dict[Any, tuple[int, int]]]:
         """Return the number of edges, and the classes of all texts."""
         column = Brackets(said, (), self.name, spelling, edges)
-        cuts = edges or column.ends.edges()
+        cuts = edges or column.ends.span()[1]
         return len(cuts), column.classes(cuts)
 
     def _ways_to_read(self, text: Cell, spelling: Spelling) -> str:
@@ -713,8 +713,11 @@ class Ends:
         """Tell whether a text includes a number."""
         return number in self._numbers or any(one.holds(number) for one in self._wide.values())
 
-    def edges(self) -> list[float]:
-        """Return the cut points between the brackets, ascending."""
+    def span(self) -> tuple[float | None, list[float], float | None]:
+        """Return where the lowest bracket begins, the cut points, and where the highest ends.
+
+        The ends are None where a bracket is open.
+        """
         if self._far is not None:
             text, _ = self._numbers[self._far]
             raise self._conflict(text, "is outside the brackets, and next to none")
@@ -722,10 +725,11 @@ class Ends:
         starts = {float(at) for at in self._alone} | set(lows.values())
         highs = {text: self._end(text, found, starts) for text, found in self._wide.items()}
         cuts = starts | set(highs.values())
+        low = high = None
         if cuts and min(cuts) > -math.inf:  # nothing is below the lowest bracket
-            cuts.discard(min(cuts))
+            cuts.discard(low := min(cuts))
         if cuts and max(cuts) < math.inf and max(cuts) not in starts:
-            cuts.discard(max(cuts))
+            cuts.discard(high := max(cuts))
         edges = sorted(cut for cut in cuts if math.isfinite(cut))
         for text, found in self._wide.items():
             first = bisect.bisect_right(edges, lows[text])
@@ -733,7 +737,7 @@ class Ends:
             is_empty = lows[text] >= highs[text]  # of whole numbers: over 1 but under 2
             if is_empty or covered(found, edges, self.step) != (first, last):
                 raise self._conflict(text, "does not fit the other brackets")
-        return edges
+        return low, edges, high
 
     def _start(self, text: Cell, found: Bracket) -> float:
         """Return the cut at the lower end of a text."""

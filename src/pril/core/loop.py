@@ -274,7 +274,26 @@ move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
 
 @part_of_loop
 def nudge(thresholds, before, i, tau):
-    """Add tau to the i-th sum; the mean and the threshold follow."""
+    """Add tau to the i-th sum; the mean and the threshold follow.
+
+    Parameters
+    ----------
+    thresholds : tuple
+        What the step was given.
+    before : float
+        ``now.before``.
+    i : int
+        Which threshold, from 0.
+    tau : float
+        How far it falls; in `MPRIL`, what its sum of exponents grows by.
+
+    Examples
+    --------
+    >>> def step(rule, thresholds, own, work, score, squared, lo, hi, now):
+    ...     nudge(thresholds, now.before, 0, -1.0)  # the first threshold rises by 1
+    ...     work.alpha[0] = 0.0
+    ...     return 1, True
+    """
     geometry, n, mean_n, cut, shift = thresholds
     n[i] += tau
     if mean_n.shape[0] > 0:
@@ -356,13 +375,23 @@ mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shif
 # finite exactly when all of them are.
 
 
-squared_length = on_type(
-    {
-        nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
-        nouns.Likelihood: lambda rule, rows, t: square(rows, t),
-    },
-    default=lambda rule, rows, t: 0.0,
-)
+def _length(rule, rows, t):
+    return square(rows, t)
+
+
+LENGTHS = {
+    nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+    nouns.PassiveAggressive: _length,
+    nouns.Likelihood: _length,
+}
+squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
+
+
+def add_rule(rule: type, step: Any, *, needs_length: bool) -> None:
+    """Let the loop learn by a rule that is not of this package."""
+    STEPS[rule] = step
+    if needs_length:
+        LENGTHS[rule] = _length
 
 
 def _measure_one(rule, rows, t, w, scores):
@@ -493,6 +522,57 @@ def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
+MOST_SEARCHED = 100  # steps of a search that a dozen finish
+DIGITS = 1e-14  # what rounding leaves of a difference, relative to its terms
+
+
+def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi, now):
+    # Least |w' - w|^2 / 2 + |theta' - theta|^2 / 2 + C (sum of xi or xi^2), with margins of 1 - xi.
+    # So w' = w + s x and theta'_i = theta_i - z_i lambda_i(s), where s = sum of z_i lambda_i(s).
+    # The right side falls in s, and is straight between kinks: Newton's method, between bounds.
+    cut = thresholds.cut
+    if ((cut[lo] + 1.0 <= score) & (score + 1.0 <= cut[hi + 1])) | (now.weight == 0.0):
+        return 0, False
+    C = now.weight * rule.C
+    most = inf if rule.squared else C
+    share = 1.0 / (1.0 + 0.5 / C) if rule.squared else 1.0
+    s, low, high = 0.0, -inf, inf
+    for _ in range(MOST_SEARCHED):
+        gap, slope, size = s, 1.0, abs(s)
+        for i in range(thresholds.n.shape[0]):
+            missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
+            if missing > 0.0:
+                gap -= z * share * min(missing, most)
+                size += share * min(missing, most)
+                slope += share * squared * (missing < most)
+        if abs(gap) <= DIGITS * size or s - gap / slope == s:
+            break
+        low, high = (low, s) if gap > 0.0 else (s, high)
+        s -= gap / slope
+        if not low < s < high:
+            s = 0.5 * (low + high)
+    violated = 0
+    work.alpha[0] = 0.0
+    for i in range(thresholds.n.shape[0]):
+        missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
+        if missing > 0.0:
+            tau = z * share * min(missing, most)
+            nudge(thresholds, now.before, i, tau)
+            work.alpha[0] += tau
+            violated += 1
+    return violated, True
+
+
+@part_of_loop
+def missing_margin(score, threshold, i, lo, hi):
+    """Return what a constraint lacks of a margin of 1, and the side that the label asks for."""
+    if i < lo:
+        return 1.0 - (score - threshold), 1.0
+    if i >= hi:
+        return 1.0 + (score - threshold), -1.0
+    return -1.0, 0.0
+
+
 def _step_least_squares(rule, thresholds, own, work, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     # Even if the score is outside 1..K.
@@ -592,14 +672,14 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
-step = on_type(
-    {
-        nouns.Pril: _step_pril,
-        nouns.LeastSquares: _step_least_squares,
-        nouns.Multiclass: _step_multiclass,
-        nouns.Likelihood: _step_likelihood,
-    }
-)
+STEPS = {
+    nouns.Pril: _step_pril,
+    nouns.LeastSquares: _step_least_squares,
+    nouns.PassiveAggressive: _step_passive_aggressive,
+    nouns.Multiclass: _step_multiclass,
+    nouns.Likelihood: _step_likelihood,
+}
+step = on_type(STEPS)
 
 
 # How much the iterate of round t weighs in the mean.

@@ -199,6 +199,13 @@ class Multiclass(NamedTuple):
     label: int = 0
 
 
+class PassiveAggressive(NamedTuple):
+    """The least change after which every constraint holds by a margin of 1, or nearly so."""
+
+    C: float  # the price of what is missing from the margin; inf: nothing may be missing
+    squared: bool  # whether the square is paid for
+
+
 class Likelihood(NamedTuple):
     """A gradient step on -log P(interval | score) in the ordered logit model."""
 
