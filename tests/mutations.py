@@ -34,7 +34,6 @@ TESTS = {
     "core/loop": "loop ordered_logit linear one_row posterior in_place kernel",
     "core/likelihood": "likelihood ordered_logit training",
     "core/fitting": "likelihood ordered_logit inference training",
-    "core/uncertainty": "inference",
     "core/recent_errors": "stream_metrics one_row",
     "core/code_cache": "code_cache",
     "core/compile_time": "code_cache cli",

@@ -109,12 +109,9 @@ class Scale(NamedTuple):
         return np.where(place < 0, between, np.array(ends)[np.maximum(place, 0)])
 
 
-def redundant_features(rows: Rows, frame: Frame) -> Array:
+def redundant_features(products: Array) -> Array:
     """Return the features that are constant, or that those before them determine."""
-    squares = rows.add_up(
-        lambda block: frame.view(block.X).squares(block.weight), np.add, "looking at the features"
-    )
-    left, size, found = squares.copy(), np.diagonal(squares).copy(), []
+    left, size, found = products.copy(), np.diagonal(products).copy(), []
     for j in range(len(left)):
         if left[j, j] <= REDUNDANT * size[j]:
             found.append(j)
@@ -260,6 +257,7 @@ class Fit:
     scale: Scale
     evidence: dict[str, float] = field(default_factory=dict)  # of the mechanisms that were compared
     n_steps: int = 0  # before this search
+    products: Array | None = None  # of the features, see `Fitting.products`
 
     @property
     def w(self) -> Array:
@@ -290,11 +288,6 @@ class Fit:
             self.maximum.value
             - problem.priors.at(problem.point(x), self.phi, problem.mechanism).value
         )
-
-    @property
-    def n_parameters(self) -> int:
-        """How many numbers the rows determine: of features, of a mechanism, and thresholds."""
-        return len(self.maximum.x) - int((self.problem.frame.scale == 0.0).sum())
 
     @property
     def gained(self) -> float | None:
@@ -347,12 +340,21 @@ class Fitting:
     def frame(self) -> Frame:
         """Where features are, and how large; those without a weight have no size."""
         offset = [] if self.settings.offset is None else [self.settings.offset]
-        frame = Frame.of(self.rows.moments, offset)
-        if self.settings.alpha == 0.0 and len(frame.scale) <= MOST_DENSE:
-            frame = Frame.of(
-                self.rows.moments, [*offset, *redundant_features(self.rows, frame).tolist()]
-            )
-        return frame
+        redundant = [] if self.products is None else redundant_features(self.products).tolist()
+        return Frame.of(self.rows.moments, [*offset, *redundant])
+
+    @cached_property
+    def products(self) -> Array | None:
+        """The sums of the products of features, in a frame; None with a penalty, or of many."""
+        moments, offset = self.rows.moments, self.settings.offset
+        if self.settings.alpha > 0.0 or len(moments.mean) > MOST_DENSE:
+            return None
+        frame = Frame.of(moments, [] if offset is None else [offset])
+        return self.rows.add_up(
+            lambda block: frame.view(block.X).squares(block.weight),
+            np.add,
+            "looking at the features",
+        )
 
     @cached_property
     def scale(self) -> Scale:
@@ -442,20 +444,22 @@ class Fitting:
         """Choose a mechanism, and return where the search over all rows begins."""
         if not self.learns:
             problem = self.problem(self.rows, self.mechanism("random"))
-            return Fit(problem, Maximum(problem.starts(*problem.blank)[0]), self.scale)
+            start = Maximum(problem.starts(*problem.blank)[0])
+            return Fit(problem, start, self.scale, products=self.products)
         mechanism, maximum, evidence, n_steps = self.choose()
         problem = self.problem(self.rows, mechanism)
         if self.compared is not self.rows:
             maximum = Maximum(maximum.x)
         else:
             n_steps -= maximum.n_iter
-        return Fit(problem, maximum, self.scale, evidence, n_steps)
+        return Fit(problem, maximum, self.scale, evidence, n_steps, self.products)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""
         problem = self.problem(self.rows, self.mechanism(plain["mechanism"], plain["target"]))
         maximum = Maximum(plain["x"], None, plain["n_iter"], plain["damping"])
-        return Fit(problem, maximum, self.scale, plain["evidence"], plain["n_steps"])
+        found = Fit(problem, maximum, self.scale, plain["evidence"], plain["n_steps"])
+        return replace(found, products=self.products)
 
 
 def fit(

@@ -162,6 +162,7 @@ class Moments(NamedTuple):
     squares: Array  # (d,), weighted sums of the squares about the mean
     by_kind: Array  # (kinds,), the weight of the rows of each kind
     rows: Array  # (kinds,), and their number, without those of weight zero
+    uneven: float  # the weight of the rows whose weight is not a whole number
 
     @classmethod
     @with_one_blas_thread
@@ -183,7 +184,8 @@ class Moments(NamedTuple):
                 mean = share @ X
                 mean += share @ (X - mean)
                 squares = weight @ np.square(X - mean)
-        return cls(whole, mean, squares, by_kind, rows)
+        uneven = float(weight @ (weight != np.rint(weight)))
+        return cls(whole, mean, squares, by_kind, rows, uneven)
 
     def plus(self, other: Moments) -> Moments:
         """Return those of the rows of both (Chan, Golub and LeVeque, 1979)."""
@@ -196,6 +198,7 @@ class Moments(NamedTuple):
             self.squares + other.squares + self.weight * share * apart**2,
             self.by_kind + other.by_kind,
             self.rows + other.rows,
+            self.uneven + other.uneven,
         )
 
     @property
