@@ -546,7 +546,6 @@ class Inference:
             A test of all features, and one of each. A small p speaks against the assumption.
         """
         fitted = self._needed("proportional_odds()")
-        self._refuse_separated("proportional odds")
         problem, n_cuts = fitted.fit.problem, fitted.fit.scale.kinds.n_classes - 1
         if problem.mechanism.name != "random" or isinstance(problem.mechanism, Free):
             raise InputError(
@@ -555,7 +554,9 @@ class Inference:
             )
         if n_cuts < 2:
             raise InputError("proportional odds are about two or more thresholds, and there is one")
-        free = np.flatnonzero(problem.frame.scale > 0.0)
+        d = problem.d
+        is_bounded = ~self.parts.learner.maximum_["unbounded"][:, :d].any(axis=0)
+        free = np.flatnonzero((problem.frame.scale > 0.0) & is_bounded)
         width = len(free) + 1
         if n_cuts * width > MOST_GENERAL:
             raise InputError(
@@ -567,10 +568,11 @@ class Inference:
         own = np.eye(n_cuts * width).reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
-        tests = {}
+        tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
         for k, j in enumerate(free):
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
+        tests = {name: tests[name] for name in names if name in tests}
         return ProportionalOdds(_score_test(*general, shared, np.eye(n_cuts * width)), tests)
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:

@@ -421,12 +421,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "parameters": errors.n_parameters,
             "means": rows.moments.mean,
             "covariance": covariance,
-            "sampled": is_sampled,
-            "has_prior": found.problem.priors.classes is not None,
-            "aliases": errors.aliases,
-            "unbounded": separation.directions @ errors.shown.T,
-            "growing": separation.features,
-            "separated": rows.kinds.ends[separation.kinds],
             "unused": np.flatnonzero(found.problem.frame.scale == 0.0),
             "mechanism": mechanism.name,
             "phi": found.phi,
@@ -434,6 +428,12 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "evidence": found.gained,
             "ends": rows.kinds.ends,
             "by_kind": rows.weights,
+            "sampled": is_sampled,
+            "has_prior": found.problem.priors.classes is not None,
+            "aliases": errors.aliases,
+            "unbounded": separation.directions @ errors.shown.T,
+            "growing": separation.features,
+            "separated": rows.kinds.ends[separation.kinds],
         }
         self.memory_ = self._memory_at(found, rows)
 

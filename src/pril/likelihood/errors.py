@@ -30,8 +30,8 @@ from pril.likelihood.sums import MOST_DENSE, Point
 
 VANISHED = 1e-3  # rows that a class has at the maximum, at most, if it has vanished
 # A search ends when a step gains 1e-8: rows whose scores still move have a curvature of as little.
-# Where a maximum exists, that of the rows that a weight moves is one of probabilities.
-SEPARATED = 1e-6
+# Where a maximum exists, it is of the size of probabilities: for each row, and for all of them.
+SEPARATED, ALL_SEPARATED = 1e-6, 1e-4
 MOVED = 1e-3  # of the root of the mean square of scores: what moves less does not move
 SINGULAR = 1e-12  # of information that is scaled to 1: a rounding error
 MOST_SMALL = 0.01  # of the largest weight that grows: a smaller one is not what separates
@@ -141,7 +141,7 @@ class Errors:
         found = np.zeros((len(unused), problem.d))
         if products is not None and self.is_dense:
             used = np.flatnonzero(problem.frame.scale > 0.0)
-            scale = Frame.of(problem.rows.moments).scale
+            scale = Frame.of(problem.rows.moments, []).scale
             own = products[np.ix_(used, used)]
             by = np.linalg.lstsq(own, products[np.ix_(used, unused)], rcond=None)[0].T
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -167,7 +167,8 @@ class Errors:
         follow = -_solved(whole[d:, d:], whole[d:, :d])  # how all others follow the weights
         products = products[np.ix_(used, used)]
         values, vectors = eigh(whole[:d, :d] + whole[:d, d:] @ follow, products)
-        vectors = vectors[:, values < SEPARATED] * np.sqrt(problem.rows.moments.weight)
+        least = max(SEPARATED, ALL_SEPARATED / problem.rows.n_rows)
+        vectors = vectors[:, values < least] * np.sqrt(problem.rows.moments.weight)
         vectors[np.abs(vectors) < MOVED * np.abs(vectors).max(axis=0, initial=0.0)] = 0.0
         if vectors.shape[1] == 0:
             return nothing

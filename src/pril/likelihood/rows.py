@@ -227,7 +227,7 @@ class Frame(NamedTuple):
     scale: Array
 
     @classmethod
-    def of(cls, moments: Moments, unused: Any = ()) -> Frame:
+    def of(cls, moments: Moments, unused: list[int]) -> Frame:
         """Return the frame of features with such moments: centred, and of a size about 1."""
         spread = moments.spread
         exponent = -np.frexp(np.where(spread > 0.0, spread, 1.0))[1]
