@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from scipy.special import chdtrc, expit, logit, ndtr, ndtri, xlogy
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -29,6 +29,7 @@ from pril.likelihood.errors import (
     MOVED,
     Errors,
     free_numbers,
+    in_free_numbers,
     separated,
     squares_at,
     vanished,
@@ -945,7 +946,7 @@ def _robust_ratio(less: _Fitted, more: _Fitted, within: Array) -> Test:
     both = np.zeros((len(place), len(x)))
     both[: len(within), :d] = within
     both[len(within) :, d:] = np.eye(len(x) - d)
-    small = np.linalg.lstsq(free, both @ free_numbers(less.fit.problem, x), rcond=None)[0]
+    small = in_free_numbers(free, both @ free_numbers(less.fit.problem, x))
     squares = more.squares(problem, place)
     return _score_test(
         free.T @ here.gradient,
@@ -960,7 +961,9 @@ def _at_zero(covariance: Array, means: Array) -> Array:
     """Return the covariance with thresholds at zero, given that with thresholds at the means."""
     move, d = np.eye(len(covariance)), len(means)
     move[d:, :d] = np.outer(np.diagonal(covariance)[d:] > 0.0, means)
-    return move @ covariance @ move.T
+    every = csr_array(move)
+    moved: Array = every @ covariance @ every.T
+    return moved
 
 
 def _fit_again(
@@ -1025,7 +1028,8 @@ def _inference(
     whole[:d, :d], whole[d:, :d] = own, -shared
     estimate = whole @ np.concatenate([learner.coef_, learner.thresholds_])
     whole[d:, :d] += _means(learner)  # thresholds are at the means from here on
-    covariance = whole @ inner @ whole.T
+    every = csr_array(whole)
+    covariance = every @ inner @ every.T
     has_none, unknown = _not_identified(learner, known, whole, inner)
     estimate[has_none] = 0.0
     covariance[unknown] = covariance[:, unknown] = np.nan

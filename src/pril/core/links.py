@@ -59,7 +59,7 @@ class Link(ABC):
     def log_between(self, low: Array, high: Array) -> Array:
         """Return log(F(high) - F(low)), without a loss of digits in either tail."""
         below, above = self.logs(low), self.logs(high)
-        is_left = low + high < 0.0
+        is_left = high < -low
         near, far = (
             np.where(is_left, above.below, below.above),
             np.where(is_left, below.below, above.above),

@@ -29,7 +29,15 @@ from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
 from pril.likelihood.errors import Errors, separated
-from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, label_chances, shares_of
+from pril.likelihood.mechanisms import (
+    Free,
+    Mechanism,
+    Offsets,
+    Random,
+    label_chances,
+    relative_chances,
+    shares_of,
+)
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
@@ -392,7 +400,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             What it was found for.
         """
         maximum, mechanism, errors = found.maximum, found.problem.mechanism, Errors(found)
-        n_numbers, is_sampled = len(errors.shown), rows.moments.uneven > 0.0
+        n_numbers, is_sampled = errors.shown.shape[0], rows.moments.uneven > 0.0
         separation = errors.separation
         is_separated = len(separation.directions) > 0
         reason = (
@@ -431,7 +439,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "sampled": is_sampled,
             "has_prior": found.problem.priors.classes is not None,
             "aliases": errors.aliases,
-            "unbounded": separation.directions @ errors.shown.T,
+            "unbounded": separation.directions @ errors.shown.T.toarray(),
             "growing": separation.features,
             "separated": rows.kinds.ends[separation.kinds],
         }
@@ -568,6 +576,15 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             return Free(kinds, known["target"], known["mechanism"])
         return Random(kinds) if known["mechanism"] == "random" else Offsets(kinds, 1.0)
 
+    @property
+    def has_mechanism(self) -> bool:
+        """Whether the numbers that are kept of a mechanism are those of one."""
+        phi, mechanism = self.maximum_["phi"], self._mechanism
+        n_cells = int((mechanism.kinds.ends @ [-1, 1] + 1).sum())
+        if isinstance(mechanism, Free):
+            return len(mechanism.target) == n_cells and len(phi) in (0, len(mechanism.learned))
+        return len(phi) == (4 if isinstance(mechanism, Offsets) else 0)
+
     def _counted(self, memory: Memory) -> ByRow:
         return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
 
@@ -609,4 +626,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _label_chances(self, intervals: Array) -> Array:
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
+        if self._is_at_maximum:
+            return relative_chances(self._mechanism, self.maximum_["phi"], kinds)[kind]
         return self._counted(self.memory_).label_chances(kinds)[kind]

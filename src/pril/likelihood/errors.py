@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, solve_triangular
+from scipy.sparse import csr_array
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
@@ -77,22 +78,25 @@ def vanished(theta: Array, n_rows: int) -> Array:
     return np.diff(theta) * n_rows < VANISHED
 
 
-def free_numbers(problem: Problem, x: Array) -> Array:
-    """Return the matrix that takes the numbers which rows determine to all (w, phi, theta).
+def free_numbers(problem: Problem, x: Array) -> Any:
+    """Return the sparse matrix that takes the numbers which rows determine to all (w, phi, theta).
 
     Features without a scale have no weight. Thresholds of a vanished class are one number.
     """
-    w, phi, theta = problem.split(x)
+    phi, theta = problem.split(x)[1:]
     used = np.flatnonzero(problem.frame.scale > 0.0)
-    apart = ~vanished(theta, problem.rows.n_rows)
-    place = np.concatenate(
-        [np.arange(len(phi)), len(phi) + np.cumsum([*[False] * min(len(theta), 1), *apart])]
-    )
-    n_rest = int(place.max(initial=-1)) + 1
-    matrix = np.zeros((len(x), len(used) + n_rest))
-    matrix[used, np.arange(len(used))] = 1.0
-    matrix[len(w) + np.arange(len(place)), len(used) + place.astype(int)] = 1.0
-    return matrix
+    rest = np.ones(len(phi) + len(theta), dtype=bool)  # begins a number of its own
+    rest[len(phi) + 1 :] = ~vanished(theta, problem.rows.n_rows)
+    rows = np.concatenate([used, problem.d + np.arange(len(rest))])
+    columns = np.concatenate([np.arange(len(used)), len(used) + np.cumsum(rest) - 1])
+    shape = (len(x), len(used) + int(rest.sum()))
+    return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+
+
+def in_free_numbers(free: Any, numbers: Array) -> Array:
+    """Return numbers, in columns, as those that rows determine."""
+    found: Array = (free.T @ numbers) / free.sum(axis=0)[:, np.newaxis]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,14 +125,15 @@ class Errors:
         return int((problem.frame.scale > 0.0).sum()) + int(n_chances) + n_thresholds
 
     @cached_property
-    def free(self) -> Array:
-        """The matrix that takes what rows determine to all numbers."""
+    def free(self) -> Any:
+        """The sparse matrix that takes what rows determine to all numbers."""
         return free_numbers(self.fit.problem, self.fit.maximum.x)
 
     @cached_property
     def information(self) -> Array:
         """The information of what rows determine."""
-        return self.free.T @ self.fit.maximum.sums.information.dense() @ self.free
+        found: Array = self.free.T @ self.fit.maximum.sums.information.dense() @ self.free
+        return found
 
     @cached_property
     def aliases(self) -> Array:
@@ -185,32 +190,33 @@ class Errors:
         return self.fit.problem.point(self.fit.maximum.x)
 
     @cached_property
-    def shown(self) -> Array:
-        """The matrix that takes (w, phi, theta) to weights and all thresholds, at the means."""
+    def shown(self) -> Any:
+        """The sparse matrix that takes (w, phi, theta) to weights and all thresholds, at the means."""
         problem, scale = self.fit.problem, self.fit.scale
         d, k, n = problem.d, scale.kinds.n_classes - 1, len(self.fit.maximum.x)
-        matrix = np.zeros((d + len(scale.place) - 2, n))
-        matrix[np.arange(d), np.arange(d)] = problem.frame.scale
         known = np.flatnonzero(scale.is_determined)
-        matrix[d + known, n - k + scale.place[1:-1][known] - 1] = 1.0
-        return matrix
+        rows = np.concatenate([np.arange(d), d + known])
+        columns = np.concatenate([np.arange(d), n - k + scale.place[1:-1][known] - 1])
+        values = np.concatenate([problem.frame.scale, np.ones(len(known))])
+        return csr_array((values, (rows, columns)), shape=(d + len(scale.place) - 2, n))
 
     @cached_property
     def _root(self) -> Array:
         """A root of the inverse of the information, by all numbers; bounded ones only."""
         basis, information = self.free, self.information
         if len(directions := self.separation.directions):
-            own = np.linalg.lstsq(self.free, directions.T, rcond=None)[0]
+            own = in_free_numbers(self.free, directions.T)
             size = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
             rest = np.linalg.qr(size[:, np.newaxis] * own, mode="complete")[0][:, own.shape[1] :]
             rest /= size[:, np.newaxis]
             basis, information = basis @ rest, rest.T @ information @ rest
-        return basis @ _inverse_root(information)
+        root: Array = basis @ _inverse_root(information)
+        return root
 
     @with_one_blas_thread
     def covariance(self, squares: Array | None = None) -> Array:
         """Return the inverse of the information, or a sandwich; zero for what is not determined."""
-        root = self.shown @ self._root
+        root: Array = self.shown @ self._root
         if squares is not None:
             root = root @ _root_of(self._root.T @ squares @ self._root)
         return root @ root.T

@@ -99,14 +99,16 @@ class Scale(NamedTuple):
         """
         if len(theta) == 0:
             return score + link.quantile(np.arange(1, len(self.place) - 1) / (len(self.place) - 1))
-        ends = [theta[0] - NEVER, *theta, theta[-1] + NEVER]
-        known = np.flatnonzero(self.place >= 0)
-        below = link.sides(np.array(ends)[self.place[known]] - score).below
-        below[known == 0], below[known == len(self.place) - 1] = 0.0, 1.0
-        cuts = np.arange(1, len(self.place) - 1)
-        between = score + link.quantile(np.interp(cuts, known, below))
-        place = self.place[1:-1]
-        return np.where(place < 0, between, np.array(ends)[np.maximum(place, 0)])
+        place, ends = self.place[1:-1], np.array([theta[0] - NEVER, *theta, theta[-1] + NEVER])
+        every = ends[np.maximum(place, 0)]
+        if (place < 0).any():
+            known = np.flatnonzero(self.place >= 0)
+            below = link.sides(ends[self.place[known]] - score).below
+            below[known == 0], below[known == len(self.place) - 1] = 0.0, 1.0
+            shares = np.interp(np.flatnonzero(place < 0) + 1, known, below)
+            least = np.finfo(float).eps
+            every[place < 0] = score + link.quantile(np.clip(shares, least, 1.0 - least))
+        return every
 
 
 def redundant_features(products: Array) -> Array:
@@ -171,16 +173,16 @@ class Problem:
             found = self.loglik(x).plus(self.priors.at(point, phi, self.mechanism))
         return found if np.isfinite(found.value) else None
 
-    @property
-    def blank(self) -> tuple[Array, Array]:
-        """Weights of 0, and thresholds of classes as ranges divided evenly have them."""
-        below = np.cumsum(evenly_shared(self.mechanism.kinds, self.rows.weights))[:-1]
-        return np.zeros(self.d), self.score + self.link.quantile(below)
+    def starts(self) -> list[Array]:
+        """Return where searches begin.
 
-    def starts(self, w: Array, theta: Array) -> list[Array]:
-        """Return where searches begin, given weights and thresholds."""
-        every = self.mechanism.starts(self.rows.weights)
-        return [np.concatenate([w, phi, theta]) for phi in every]
+        Weights are 0, and thresholds those of classes as ranges divided evenly have them.
+        """
+        weights = self.rows.weights
+        below = np.cumsum(evenly_shared(self.mechanism.kinds, weights))[:-1]
+        theta = self.score + self.link.quantile(below)
+        w = np.zeros(self.d)
+        return [np.concatenate([w, phi, theta]) for phi in self.mechanism.starts(weights)]
 
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
@@ -188,9 +190,9 @@ class Problem:
         step_to = None if self.d <= MOST_DENSE else self._wide_step
         return climb(self.look_at, start, max_iter, unit=unit, step_to=step_to, **more)
 
-    def fit_all(self, starts: list[Array], max_iter: int) -> tuple[Maximum, int]:
+    def fit_all(self, max_iter: int) -> tuple[Maximum, int]:
         """Find the highest maximum from all starts; return how many steps that took, too."""
-        found = [self.fit(Maximum(x), max_iter, tolerance=ROUGH) for x in starts]
+        found = [self.fit(Maximum(x), max_iter, tolerance=ROUGH) for x in self.starts()]
         highest = max(found, key=lambda each: each.value)
         best = self.fit(highest._replace(converged=False), max_iter)
         return best, sum(each.n_iter for each in found) + best.n_iter - highest.n_iter
@@ -404,11 +406,7 @@ class Fitting:
     def choose(self) -> tuple[Mechanism, Maximum, dict[str, float], int]:
         """Return the mechanism of the largest evidence, its maximum, all evidence, and steps."""
         problems = {name: self.problem(self.compared, self.mechanism(name)) for name in self.asked}
-        found: dict[str, tuple[Maximum, int]] = {}
-        for name, problem in problems.items():
-            before = found.get("random")
-            w, theta = problem.split(before[0].x)[::2] if before else problem.blank
-            found[name] = problem.fit_all(problem.starts(w, theta), self.settings.max_iter)
+        found = {name: each.fit_all(self.settings.max_iter) for name, each in problems.items()}
         n_steps = sum(steps for _, steps in found.values())
         evidence = {name: problems[name].evidence(found[name][0]) for name in problems}
         name = max(evidence, key=lambda each: evidence[each])
@@ -444,7 +442,7 @@ class Fitting:
         """Choose a mechanism, and return where the search over all rows begins."""
         if not self.learns:
             problem = self.problem(self.rows, self.mechanism("random"))
-            start = Maximum(problem.starts(*problem.blank)[0])
+            start = Maximum(problem.starts()[0])
             return Fit(problem, start, self.scale, products=self.products)
         mechanism, maximum, evidence, n_steps = self.choose()
         problem = self.problem(self.rows, mechanism)

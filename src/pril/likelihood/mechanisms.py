@@ -8,7 +8,7 @@ differ among the classes of their kind: all others factor out of the likelihood.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -112,8 +112,25 @@ class Mechanism(Protocol):
     def table(self, phi: Array) -> Table:
         """Return the chances of the cells."""
 
+    def among(self, kinds: Kinds) -> Mechanism:
+        """Return what it says of such labels; it may know others, and not all of these."""
+
     def frequencies(self, weights: Array) -> tuple[Array, int]:
         """Return the log of what factors out of the chances of each kind, and how many are free."""
+
+
+def relative_chances(mechanism: Mechanism, phi: Array, kinds: Kinds) -> Array:
+    """Return P(label | class) for each kind and class, up to a factor of each kind.
+
+    Where the mechanism says nothing of a label, all of its classes are given it equally often.
+    """
+    own, chances = mechanism.among(kinds), kinds.inside.copy()
+    codes = np.array([kinds.n_classes, 1])
+    asked, known = kinds.ends @ codes, own.kinds.ends @ codes
+    cells = np.isin(known, asked)[own.cells.kind]
+    kind = np.searchsorted(asked, known)[own.cells.kind[cells]]
+    chances[kind, own.cells.rank[cells]] = own.table(phi).M[cells]
+    return chances
 
 
 def evenly(kinds: Kinds, weights: Array) -> Array:
@@ -165,6 +182,10 @@ class Random:
     def starts(self, weights: Array) -> list[Array]:
         """Return the empty phi."""
         return [np.empty(0)]
+
+    def among(self, kinds: Kinds) -> Random:
+        """Return the same of other labels."""
+        return Random(kinds)
 
     def prior(self, phi: Array) -> Prior:
         """Return nothing."""
@@ -250,6 +271,10 @@ class Offsets:
         ratio = np.log(1.5 * pairs / triples)  # three offsets make triples, and two make pairs
         return [np.array([ratio, 0.0, up, up]) for up in (0.0, SKEW, -SKEW)]
 
+    def among(self, kinds: Kinds) -> Offsets:
+        """Return the same of other labels."""
+        return replace(self, kinds=kinds)
+
     def prior(self, phi: Array) -> Prior:
         """Return the prior: normal for the widths, beta for the directions."""
         widths, up, rows = phi[:2] / WIDTH_SPREAD, expit(phi[2:]), self.direction_rows
@@ -262,8 +287,7 @@ class Offsets:
     def table(self, phi: Array) -> Table:
         """Return the chances of narrow ranges among themselves."""
         made, left = self.fits
-        b = left * softmax(LOGITS @ phi)
-        b /= b.sum(axis=1, keepdims=True)
+        b = softmax(np.where(left > 0.0, LOGITS @ phi, -np.inf), axis=1)
         here, rank = b[self.cells.rank], self.cells.rank
         a = made * here
         M = a.sum(axis=1)
@@ -325,6 +349,10 @@ class Free:
     def starts(self, weights: Array) -> list[Array]:
         """Return the other mechanism."""
         return [np.zeros(len(self.learned))]
+
+    def among(self, kinds: Kinds) -> Free:
+        """Return the same table, of the labels that it knows."""
+        return self
 
     def prior(self, phi: Array) -> Prior:
         """Return a normal prior, about that of `trust` pseudo-rows of each class."""

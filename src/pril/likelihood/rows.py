@@ -83,20 +83,20 @@ class Block(NamedTuple):
         """
         X, mean = self.X, moments.mean
         steps = np.divide(DIGEST_STEPS, moments.spread, out=0.0 * mean, where=moments.spread > 0.0)
-        factors = np.random.default_rng(0).integers(0, 1 << 63, len(mean) + 1, dtype=np.uint64)
-        factors = 2 * factors + np.uint64(1)
+        factors = np.random.default_rng(0).integers(0, 1 << 63, len(mean) + 2, dtype=np.uint64)
+        last, own, *_ = factors = 2 * factors + np.uint64(1)
         digests = np.zeros(self.n_rows, dtype=np.uint64)
         if issparse(X):
             zeros = _whole((0.0 - mean) * steps)
             data = _whole((X.data - mean[X.indices]) * steps[X.indices]) - zeros[X.indices]
-            digests += csr_array((data, X.indices, X.indptr), X.shape) @ factors[:-1]
-            digests += zeros @ factors[:-1]
+            digests += csr_array((data, X.indices, X.indptr), X.shape) @ factors[2:]
+            digests += zeros @ factors[2:]
         else:
-            for column, centre, step, factor in zip(X.T, mean, steps, factors[:-1], strict=True):
+            for column, centre, step, factor in zip(X.T, mean, steps, factors[2:], strict=True):
                 digests += _whole(np.subtract(column, centre, dtype=np.float64) * step) * factor
         if self.offset is not None:
-            digests += _whole(self.offset * DIGEST_STEPS) * factors[-1]
-        return (digests ^ (digests >> np.uint64(29))) * factors[-1]
+            digests += _whole(self.offset * DIGEST_STEPS) * own
+        return (digests ^ (digests >> np.uint64(29))) * last
 
     def distinct(self, most: int, moments: Moments) -> Block:
         """Return the different rows, with the weight of all that are equal.
