@@ -191,7 +191,7 @@ class Errors:
 
     @cached_property
     def shown(self) -> Any:
-        """The sparse matrix that takes (w, phi, theta) to weights and all thresholds, at the means."""
+        """The sparse matrix that takes (w, phi, theta) to weights, and thresholds at the means."""
         problem, scale = self.fit.problem, self.fit.scale
         d, k, n = problem.d, scale.kinds.n_classes - 1, len(self.fit.maximum.x)
         known = np.flatnonzero(scale.is_determined)
