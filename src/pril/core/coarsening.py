@@ -64,12 +64,13 @@ class Coarsening:
         The share of each offset: of ``(a, b)``, a classes below and b above the true class. Empty
         at random.
     evidence : float or None
-        By how much the offsets predict the labels better than at random: the difference of the log
-        likelihoods of rows not yet learned. `OrderedBoosting` takes the number of parameters from
-        it. None if nothing was compared.
+        By how much the offsets explain the labels better than at random: the difference of the logs
+        of their marginal likelihoods. In streams, of the likelihoods of rows not yet learned. None
+        if nothing was compared.
     table : dict
-        P(range | class): for each range that occurred, a pair of ranks, the estimated share of the
-        rows of each of its classes that were given this range.
+        P(label | class): for each label that occurred, a pair of ranks, the estimated share of the
+        rows of each of its classes that were given this label. Over all labels, exact ones
+        included, the shares of a class add up to 1.
 
     Examples
     --------
@@ -91,6 +92,11 @@ class Coarsening:
         is_random = mechanism == "random"
         named = {} if is_random else dict(zip(OFFSETS, map(float, shares), strict=True))
         return cls(mechanism, named, evidence, table or {})
+
+    @property
+    def ranges(self) -> Table:
+        """The table without exact labels."""
+        return {ends: chances for ends, chances in self.table.items() if ends[0] < ends[1]}
 
     def __str__(self) -> str:
         if self.mechanism == "random":

@@ -560,7 +560,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         cells = np.split(chances, np.cumsum(known["ends"] @ [-1, 1] + 1)[:-1])
         table = zip(map(tuple, known["ends"].tolist()), map(tuple, cells), strict=True)
         shares = shares_of(phi) if isinstance(mechanism, Offsets) else np.full(5, 0.2)
-        return Coarsening.of(mechanism.name, shares, known["evidence"], dict(table))
+        return Coarsening.of(known["mechanism"], shares, known["evidence"], dict(table))
 
     @property
     def _is_at_maximum(self) -> bool:
@@ -579,7 +579,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     @property
     def has_mechanism(self) -> bool:
         """Whether the numbers that are kept of a mechanism are those of one."""
-        phi, mechanism = self.maximum_["phi"], self._mechanism
+        known: dict[str, Any] = self.maximum_
+        phi, mechanism = known["phi"], self._mechanism
         n_cells = int((mechanism.kinds.ends @ [-1, 1] + 1).sum())
         if isinstance(mechanism, Free):
             return len(mechanism.target) == n_cells and len(phi) in (0, len(mechanism.learned))
@@ -627,5 +628,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def _label_chances(self, intervals: Array) -> Array:
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
         if self._is_at_maximum:
-            return relative_chances(self._mechanism, self.maximum_["phi"], kinds)[kind]
+            known: dict[str, Any] = self.maximum_
+            return relative_chances(self._mechanism, known["phi"], kinds)[kind]
         return self._counted(self.memory_).label_chances(kinds)[kind]

@@ -32,6 +32,7 @@ from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 
 MOST_COMPARED = 5000  # different rows that show which mechanism fits
+NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 1e-2  # of the log posterior: what starts may leave, until it is clear which one is best
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
@@ -168,10 +169,10 @@ class Problem:
         """Return the log posterior; None if thresholds are out of order."""
         if not (np.diff(self.split(x)[2]) > 0.0).all():
             return None
-        point, phi = self.point(x), self.split(x)[1]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            found = self.loglik(x).plus(self.priors.at(point, phi, self.mechanism))
-        return found if np.isfinite(found.value) else None
+            prior = self.priors.at(self.point(x), self.split(x)[1], self.mechanism)
+            found = self.loglik(x).plus(prior)
+        return found if np.isfinite([found.value, *found.gradient]).all() else None
 
     def starts(self) -> list[Array]:
         """Return where searches begin.
@@ -305,6 +306,7 @@ class Fit:
             "x": maximum.x,
             "n_iter": maximum.n_iter,
             "damping": maximum.damping,
+            "converged": maximum.converged,
             "value": None if maximum.sums is None else maximum.value,
             "mechanism": mechanism.name,
             "target": mechanism.target if isinstance(mechanism, Free) else None,
@@ -383,9 +385,14 @@ class Fitting:
         return Priors(ridge, classes)
 
     @cached_property
+    def nearer(self) -> InMemory:
+        """More rows than those that are compared."""
+        return self.rows.sample(NEARER * MOST_COMPARED)
+
+    @cached_property
     def compared(self) -> InMemory:
         """The rows that the choice looks at: all, if they are few."""
-        return self.rows.sample(MOST_COMPARED)
+        return self.nearer.sample(MOST_COMPARED)
 
     def mechanism(self, name: str, target: Any = None) -> Mechanism:
         """Return a mechanism by its name; with a target, it is free."""
@@ -442,22 +449,24 @@ class Fitting:
         """Choose a mechanism, and return where the search over all rows begins."""
         if not self.learns:
             problem = self.problem(self.rows, self.mechanism("random"))
-            start = Maximum(problem.starts()[0])
-            return Fit(problem, start, self.scale, products=self.products)
+            return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
         problem = self.problem(self.rows, mechanism)
-        if self.compared is not self.rows:
-            maximum = Maximum(maximum.x)
-        else:
-            n_steps -= maximum.n_iter
-        return Fit(problem, maximum, self.scale, evidence, n_steps, self.products)
+        if self.rows.n_rows <= MOST_COMPARED:
+            return Fit(problem, maximum, self.scale, evidence, n_steps - maximum.n_iter)
+        if self.rows.n_rows > NEARER * MOST_COMPARED:
+            some = self.problem(self.nearer, mechanism)
+            maximum = some.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
+            n_steps += maximum.n_iter
+        return Fit(problem, Maximum(maximum.x), self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""
         problem = self.problem(self.rows, self.mechanism(plain["mechanism"], plain["target"]))
-        maximum = Maximum(plain["x"], None, plain["n_iter"], plain["damping"])
-        found = Fit(problem, maximum, self.scale, plain["evidence"], plain["n_steps"])
-        return replace(found, products=self.products)
+        converged = plain["converged"]
+        sums = problem.look_at(plain["x"]) if converged else None
+        maximum = Maximum(plain["x"], sums, plain["n_iter"], plain["damping"], converged)
+        return Fit(problem, maximum, self.scale, plain["evidence"], plain["n_steps"])
 
 
 def fit(
@@ -477,6 +486,7 @@ def fit(
         watch(found)
     else:
         found = fitting.resume(begun)
+    found = replace(found, products=fitting.products)
     if found.maximum.converged:
         return found
     maximum = found.problem.fit(

@@ -17,6 +17,7 @@ from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, between_c
 # Pseudo-rows of the shares of the classes, at what ranges divided evenly give: where a mechanism is
 # learned, a class may else vanish because its neighbours explain its ranges.
 CLASS_ROWS = 30.0
+LEAST_SHARE = 1e-150  # of a class: its inverse has a square
 HALF_A_ROW = 0.5  # is added to each class: none is taken to be impossible
 
 
@@ -30,10 +31,14 @@ class ClassShares(NamedTuple):
         """Return the log density by weights and thresholds; `cells` are those of exact labels."""
         Z, scores = point.scores(self.sample)
         share = self.sample.weight / self.sample.weight.sum()
-        below, _, density, tilt = point.link.sides(point.theta - scores[:, np.newaxis])
+        below, above, density, tilt = point.link.sides(point.theta - scores[:, np.newaxis])
         density *= share[:, np.newaxis]
-        shares = np.diff(share @ below, prepend=0.0, append=1.0)
-        shares = np.maximum(shares, np.finfo(float).tiny)
+        low, high = np.append(share @ below, 1.0), np.append(share @ above, 0.0)
+        # Differences of what is near 1 are those of what is near 0.
+        shares = np.where(
+            np.append(0.0, low[:-1]) > 0.5, -np.diff(high, prepend=1.0), np.diff(low, prepend=0.0)
+        )
+        shares = np.maximum(shares, LEAST_SHARE)
         each = self.pseudo_rows / shares
         curve = each / shares
         # How the shares change: with the two cuts of each, and with the weights.

@@ -76,6 +76,11 @@ class Block(NamedTuple):
         joined: Any = (None if one[0] is None else np.concatenate(one) for one in others)
         return Block(whole, *joined)
 
+    def counting(self) -> Block:
+        """Return the rows that have a weight."""
+        counts = self.weight > 0.0
+        return self if counts.all() else self.take(np.flatnonzero(counts))
+
     def digests(self, moments: Moments) -> Array:
         """Return a number for each row that depends on its standardised features alone.
 
@@ -98,24 +103,40 @@ class Block(NamedTuple):
             digests += _whole(self.offset * DIGEST_STEPS) * own
         return (digests ^ (digests >> np.uint64(29))) * last
 
-    def distinct(self, most: int, moments: Moments) -> Block:
-        """Return the different rows, with the weight of all that are equal.
 
-        If they are more than `most`, those are kept whose features have the lowest digests: the
-        same ones whatever the order of the rows, and however often each is written.
-        """
-        digests = self.digests(moments)
-        order = np.lexsort([self.kind, digests])
-        digests, kind = digests[order], self.kind[order]
+class Lowest(NamedTuple):
+    """The different rows whose features have the lowest digests, with the weight of all equal ones.
+
+    They are the same whatever the order of the rows, and however often each is written.
+    """
+
+    rows: Block
+    digests: Array  # (n,), ascending
+
+    @classmethod
+    def of(cls, block: Block, digests: Array, most: int) -> Lowest:
+        """Return the rows of a block that have `most` different features."""
+        if block.n_rows > most and len(different := np.unique(digests)) > most:
+            some = np.flatnonzero(digests <= different[most - 1])
+            block, digests = block.take(some), digests[some]
+        order = np.lexsort([block.kind, digests])
+        digests, kind = digests[order], block.kind[order]
         is_first = np.ones(len(order), dtype=bool)
         is_first[1:] = (digests[1:] != digests[:-1]) | (kind[1:] != kind[:-1])
         starts = np.flatnonzero(is_first)
-        if len(starts) > most:
-            starts = starts[digests[starts] <= digests[starts[most - 1]]]
-            end = int(np.searchsorted(digests, digests[starts[-1]], side="right"))
-            order = order[:end]
-        weight = np.add.reduceat(self.weight[order], starts)
-        return self.take(order[starts])._replace(weight=weight)
+        weight = np.add.reduceat(block.weight[order], starts)
+        return cls(block.take(order[starts])._replace(weight=weight), digests[starts])
+
+    def plus(self, other: Lowest, most: int) -> Lowest:
+        """Return those of the rows of both."""
+        if len(np.unique(self.digests)) == most:
+            other = other.take(slice(np.searchsorted(other.digests, self.digests[-1], "right")))
+        both = np.concatenate([self.digests, other.digests])
+        return Lowest.of(Block.joined([self.rows, other.rows]), both, most)
+
+    def take(self, some: slice) -> Lowest:
+        """Return some of them."""
+        return Lowest(self.rows.take(some), self.digests[some])
 
 
 def _whole(numbers: Array) -> Array:
@@ -329,14 +350,19 @@ class Rows(ABC):
         return self.moments.by_kind
 
     def sample(self, most: int) -> InMemory:
-        """Return the different rows, or about `most` of them: see `Block.distinct`."""
+        """Return the rows that count, or about `most` different ones: see `Lowest`."""
         moments = self.moments
-        found = self.add_up(
-            lambda block: block.distinct(most, moments),
-            lambda one, other: Block.joined([one, other]).distinct(most, moments),
+        if self.n_rows <= most:
+            found = self.add_up(
+                Block.counting, lambda one, other: Block.joined([one, other]), "reading the rows"
+            )
+            return InMemory.of(found, self.kinds)
+        lowest = self.add_up(
+            lambda block: Lowest.of(block, block.digests(moments), most),
+            lambda one, other: one.plus(other, most),
             "reading a sample",
         )
-        return InMemory.of(found, self.kinds)
+        return InMemory.of(lowest.rows, self.kinds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,7 +394,3 @@ class InMemory(Rows):
     def take(self, some: Array) -> InMemory:
         """Return some of the rows, given by their numbers."""
         return InMemory.of(self.whole.take(some), self.kinds)
-
-    def sample(self, most: int) -> InMemory:
-        """Return the different rows, or about `most` of them."""
-        return self if len(self.kind) <= most else super().sample(most)

@@ -57,8 +57,8 @@ class KindSums(NamedTuple):
 
     def plus(self, other: KindSums) -> KindSums:
         """Return the sums of the rows of both."""
-        sums: Any = (one + more for one, more in zip(self, other, strict=True))
-        return KindSums(*sums)
+        pairs: Any = zip(self, other, strict=True)
+        return KindSums(*(one + more for one, more in pairs))
 
 
 class Information(NamedTuple):
@@ -70,7 +70,8 @@ class Information(NamedTuple):
 
     def plus(self, other: Information) -> Information:
         """Return the sum."""
-        return Information(*(one + more for one, more in zip(self, other, strict=True)))
+        pairs: Any = zip(self, other, strict=True)
+        return Information(*(one + more for one, more in pairs))
 
     def dense(self) -> Array:
         """Return it as one matrix."""

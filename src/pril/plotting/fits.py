@@ -197,7 +197,7 @@ class CoarseningDisplay(drawing.Display):
                 f"{type(learner).__name__} does not learn how classes become ranges, so there is "
                 "nothing to draw"
             )
-        if not any(low < high for low, high in learner.coarsening_.table):
+        if not learner.coarsening_.ranges:
             raise InputError(
                 f"this {type(learner).__name__} learned from exact labels only, so there is no "
                 "range to draw"
@@ -224,7 +224,7 @@ class CoarseningDisplay(drawing.Display):
 
     def _draw_table(self, ax: Axes) -> None:
         """Draw a line for each range, the lowest first."""
-        table = {ends: row for ends, row in self.coarsening.table.items() if ends[0] < ends[1]}
+        table = self.coarsening.ranges
         common = sorted(table, key=lambda ends: -sum(table[ends]))[:MOST_RANGES]
         ranges = sorted(common)
         cells = np.zeros((len(ranges), len(self.classes)))

@@ -213,7 +213,7 @@ class LabelledRows(Rows):
         name, search = "preparing", self.run.partly.get("search")
         if search is not None:
             value = search["value"]
-            said = "" if value is None else f" (log posterior {value:,.1f})"
+            said = "" if value is None else f" (penalised log-likelihood {value:,.1f})"
             name = f"step {self.run.epoch + 1}{said}"
         return name if self.n_passes == 1 else f"{name}, pass {self.n_passes}"
 
@@ -223,7 +223,7 @@ class LabelledRows(Rows):
         run.partly["search"] = search.to_plain()
         if search.maximum.sums is not None:
             run.epoch += 1
-            log.info("step %d: log posterior %.10g", run.epoch, search.maximum.value)
+            log.info("step %d: penalised log-likelihood %.10g", run.epoch, search.maximum.value)
         run.row = self.n_passes = 0
         run.keep(self.kept_at)
         self.kept_at = run.done
