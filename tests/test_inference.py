@@ -531,6 +531,8 @@ def test_classes_without_rows_are_named():
     pairs = np.column_stack([y // 2 * 2, y // 2 * 2 + 1])
     found = infer(fitted(X, pairs, coarsening="random"))
     assert found.remarks == ["labels do not say where the thresholds are above 0, 2"]
+    assert "ranges are at random: the log-likelihood is that of interval-censored" in str(found)
+    assert [*found.parts.learner.coarsening_.table] == [(0, 1), (2, 3)]
     assert np.isnan(found.std_error).tolist() == [False] * 3 + [True, False, True]
     two = infer(fitted(X, y > 1, classes=[False, True]))
     np.testing.assert_allclose(found.std_error[[0, 1, 2, 4]], two.std_error, rtol=1e-7)
@@ -728,6 +730,20 @@ def test_proportional_odds_are_rarely_rejected_if_they_hold():
         p.append([tests.overall.p, *(test.p for test in tests.features.values())])
     assert (np.mean(np.array(p) < 0.1, axis=0) < 0.2).all()
     assert np.quantile(p, [0.25, 0.5, 0.75]) == pytest.approx([0.25, 0.5, 0.75], abs=0.1)
+
+
+def test_proportional_odds_of_words_do_not_depend_on_their_order():
+    frame, y = survey()
+    names = {"a": "z", "b": "y", "c": "x"}
+    other = frame.assign(town=frame["town"].map(names))
+    model = make_pipeline(ColumnEncoder(), OrderedLogit(alpha=0.0))
+    one, two = (infer(model.fit(X, y), X, y).proportional_odds() for X in (frame, other))
+    assert one.overall.df == two.overall.df == 6
+    assert one.overall.statistic == pytest.approx(two.overall.statistic)
+    for name, new in names.items():
+        tests = one.features[f"town={name}"], two.features[f"town={new}"]
+        assert tests[0].df == tests[1].df == 2
+        assert tests[0].statistic == pytest.approx(tests[1].statistic)
 
 
 def test_what_cannot_be_tested_is_said():

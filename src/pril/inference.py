@@ -38,7 +38,7 @@ from pril.likelihood.errors import (
 from pril.likelihood.fitting import Scale
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.newton import Maximum
-from pril.likelihood.rows import InMemory
+from pril.likelihood.rows import Frame, InMemory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -429,12 +429,12 @@ class Inference:
             notes.append(
                 f"with a penalty, alpha={learner.alpha:g}: fit with alpha=0 to report numbers"
             )
-        if any(low < high for low, high in learner.coarsening_.table):
+        if (learner.maximum_["ends"] @ [-1, 1] > 0).any():
             notes.append(f"ranges are {_about_ranges(learner)}")
             if learner.coarsening == "auto":
                 notes.append(
                     "how ranges arose was chosen, and errors do not include that: say "
-                    f"coarsening={learner.coarsening_.mechanism!r} if you know it"
+                    f"coarsening={learner.maximum_['mechanism']!r} if you know it"
                 )
         if self.fitted is None:
             lacking = "" if self.mcfadden is not None else "McFadden's R2, "
@@ -557,7 +557,10 @@ class Inference:
             raise InputError("proportional odds are about two or more thresholds, and there is one")
         d = problem.d
         is_bounded = ~self.parts.learner.maximum_["unbounded"][:, :d].any(axis=0)
-        free = np.flatnonzero((problem.frame.scale > 0.0) & is_bounded)
+        # All words of a column, which determine each other.
+        varies = (_frame_of_all(fitted.rows).scale > 0.0) & self._is_known[:d]
+        varies[[] if problem.offset is None else [problem.offset]] = False
+        free = np.flatnonzero(varies & is_bounded)
         width = len(free) + 1
         if n_cuts * width > MOST_GENERAL:
             raise InputError(
@@ -625,12 +628,17 @@ def _about_ranges(learner: Any) -> str:
             "given with chances that were learned for each class: the log-likelihood is that of "
             "labels, ranges and exact ones, and other programs have none"
         )
-    if learner.coarsening_.mechanism == "random":
+    if learner.maximum_["mechanism"] == "random":
         return "at random: the log-likelihood is that of interval-censored classes, as elsewhere"
     return (
         "shared offsets: the log-likelihood is that of labels, given which are exact or wide, and "
         "other programs have none"
     )
+
+
+def _frame_of_all(rows: InMemory) -> Frame:
+    """Return a frame of all features, also of those that others determine."""
+    return Frame.of(rows.moments, [])
 
 
 def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, Array | None]:
@@ -639,14 +647,15 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     They are the gradient, the information, and the squares of what groups add; None if not robust.
     """
     rows, width = fitted.rows, len(free) + 1
-    point = fitted.fit.problem.point(fitted.fit.maximum.x)
+    point, frame = fitted.fit.problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
     information = np.zeros((n_cuts + 2, width, n_cuts + 2, width))
     code = np.arange(len(rows.kind)) if fitted.groups is None else fitted.groups
     n_groups = int(code.max()) + 1
     added, start = np.zeros((n_groups if fitted.is_robust else 1, n_cuts + 2, width)), 0
     for block in rows.blocks:
-        Z, scores = point.scores(block)
-        cells = np.hstack([np.ones((block.n_rows, 1)), -Z.dense()[:, free]])
+        _, scores = point.scores(block)
+        Z = frame.view(block.X).dense()[:, free]
+        cells = np.hstack([np.ones((block.n_rows, 1)), -Z])
         place = code[start : start + block.n_rows] * fitted.is_robust
         start += block.n_rows
         for terms in point.terms(scores, block.kind):

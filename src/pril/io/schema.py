@@ -269,7 +269,7 @@ def _check_maximum(learner: Any, at: str) -> None:
     if known["unused"].size and known["unused"].max() >= learner.n_features_in_:
         raise wrong(f"{at}.maximum.unused", f"below {learner.n_features_in_}", known["unused"])
     _check_ends(known["ends"], len(learner.order_), f"{at}.maximum.ends")
-    if not learner.has_mechanism:
+    if not learner.choice.fits(len(learner.order_)):
         raise wrong(f"{at}.maximum.phi", "numbers of the mechanism", known["phi"])
 
 

@@ -28,16 +28,9 @@ from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
+from pril.likelihood.chosen import Choice
 from pril.likelihood.errors import Errors, separated
-from pril.likelihood.mechanisms import (
-    Free,
-    Mechanism,
-    Offsets,
-    Random,
-    label_chances,
-    relative_chances,
-    shares_of,
-)
+from pril.likelihood.mechanisms import shares_of
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
@@ -430,12 +423,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "means": rows.moments.mean,
             "covariance": covariance,
             "unused": np.flatnonzero(found.problem.frame.scale == 0.0),
-            "mechanism": mechanism.name,
-            "phi": found.phi,
-            "target": mechanism.target if isinstance(mechanism, Free) else np.empty(0),
-            "evidence": found.gained,
-            "ends": rows.kinds.ends,
-            "by_kind": rows.weights,
+            **Choice.of(mechanism, found.phi, found.gained, rows.kinds, rows.weights)._asdict(),
             "sampled": is_sampled,
             "has_prior": found.problem.priors.classes is not None,
             "aliases": errors.aliases,
@@ -554,13 +542,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
                 None if self.coarsening == "random" else counted.evidence,
                 counted.table(),
             )
-        known: dict[str, Any] = self.maximum_
-        mechanism = self._mechanism
-        phi, chances = known["phi"], label_chances(mechanism, known["phi"], known["by_kind"])
-        cells = np.split(chances, np.cumsum(known["ends"] @ [-1, 1] + 1)[:-1])
-        table = zip(map(tuple, known["ends"].tolist()), map(tuple, cells), strict=True)
-        shares = shares_of(phi) if isinstance(mechanism, Offsets) else np.full(5, 0.2)
-        return Coarsening.of(known["mechanism"], shares, known["evidence"], dict(table))
+        return self.choice.coarsening(len(self.order_))
 
     @property
     def _is_at_maximum(self) -> bool:
@@ -568,23 +550,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         return "maximum_" in vars(self) and bool(self.maximum_["rows"] == self.t_)
 
     @property
-    def _mechanism(self) -> Mechanism:
+    def choice(self) -> Choice:
         """How classes become ranges, as `fit` chose it."""
         known: dict[str, Any] = self.maximum_
-        kinds = Kinds(known["ends"], len(self.order_))
-        if len(known["target"]):
-            return Free(kinds, known["target"], known["mechanism"])
-        return Random(kinds) if known["mechanism"] == "random" else Offsets(kinds, 1.0)
-
-    @property
-    def has_mechanism(self) -> bool:
-        """Whether the numbers that are kept of a mechanism are those of one."""
-        known: dict[str, Any] = self.maximum_
-        phi, mechanism = known["phi"], self._mechanism
-        n_cells = int((mechanism.kinds.ends @ [-1, 1] + 1).sum())
-        if isinstance(mechanism, Free):
-            return len(mechanism.target) == n_cells and len(phi) in (0, len(mechanism.learned))
-        return len(phi) == (4 if isinstance(mechanism, Offsets) else 0)
+        return Choice(*(known[name] for name in Choice._fields))
 
     def _counted(self, memory: Memory) -> ByRow:
         return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
@@ -626,8 +595,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         return by_class(self.order_, np.outer(self.coef_, per_score))
 
     def _label_chances(self, intervals: Array) -> Array:
-        kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
         if self._is_at_maximum:
-            known: dict[str, Any] = self.maximum_
-            return relative_chances(self._mechanism, known["phi"], kinds)[kind]
+            return self.choice.relative_chances(intervals, len(self.order_))
+        kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
         return self._counted(self.memory_).label_chances(kinds)[kind]
