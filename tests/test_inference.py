@@ -824,6 +824,11 @@ def test_a_sum_of_features_is_a_smaller_model():
             for Z in (less, X)
         ]
         assert likelihood_ratio(*learned).p < 1e-6
+    assert "ranges are shared offsets: the log-likelihood has the chances of" in str(learned[0])
+    assert "its priors, the mechanism of ranges included" in learned[0].errors + str(
+        infer(fitted(less, labels, coarsening="offsets"))
+    )
+    assert learned[1].n_parameters == 3 + 3 + 4
     with pytest.raises(InputError, match="the same coarsening mechanism: say coarsening="):
         likelihood_ratio(infer(fitted(less, labels, coarsening="random"), less, labels), learned[1])
 

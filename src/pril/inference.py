@@ -625,14 +625,14 @@ def _about_ranges(learner: Any) -> str:
     """Say how ranges arose, and of what the log-likelihood is."""
     if len(learner.maximum_["target"]):
         return (
-            "given with chances that were learned for each class: the log-likelihood is that of "
-            "labels, ranges and exact ones, and other programs have none"
+            "given with chances that were learned for each class: the log-likelihood has the "
+            "chances of labels in it, also of exact ones, unlike that of other programs"
         )
     if learner.maximum_["mechanism"] == "random":
         return "at random: the log-likelihood is that of interval-censored classes, as elsewhere"
     return (
-        "shared offsets: the log-likelihood is that of labels, given which are exact or wide, and "
-        "other programs have none"
+        "shared offsets: the log-likelihood has the chances of ranges in it, given which labels "
+        "are exact or wide, unlike that of other programs"
     )
 
 
