@@ -62,7 +62,7 @@ TESTS = {
     "io/schema": "io ordered_boosting",
     "io": "io notes label_kinds",
     "inference": "inference",
-    "likelihood/errors": "inference likelihood",
+    "likelihood/errors": "inference",
     "dask": "dask cluster",
     "tables/stream": "stream stream_answers cold_start",
     "tables/growing": "cold_start stream",
