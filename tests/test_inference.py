@@ -958,6 +958,19 @@ def test_what_infer_refuses(change, message):
         infer(**arguments)
 
 
+def test_a_covariance_that_is_not_kept_says_why():
+    X, y = table(100, w=np.full(199, 0.1))
+    model = fitted(X, y, alpha=1.0)
+    with pytest.raises(AttributeError, match="at most 200 weights and thresholds, and there are"):
+        _ = model.covariance_
+    with pytest.raises(InputError, match="and there are 202: pass X and y, the rows"):
+        infer(model)
+    assert infer(model, X, y).std_error.shape == (202,)
+    with pytest.raises(InputError, match="1,001 features are too many for a covariance"):
+        wide = np.zeros((40, 1001))
+        infer(OrderedLogit().fit(wide, y[:40]), wide, y[:40])
+
+
 def test_other_models_are_refused():
     X, y = table(50)
     with pytest.raises(InputTypeError, match=r"must be an OrderedLogit.* got PRIL"):
