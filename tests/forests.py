@@ -9,8 +9,11 @@ import math
 import numpy as np
 
 from pril import OrderedBoosting
+from pril.core.coarsening import Kinds
 from pril.learners.boosting.compiled import MISSING_LEFT, MISSING_RIGHT, SET, Forest
 from pril.learners.boosting.forest_engine import BoostedTrees, check_forest
+from pril.likelihood.chosen import Choice
+from pril.likelihood.mechanisms import Random
 
 # Values of splits, and of rows: some are alike, so that many cells are at a threshold.
 VALUES = [-1e150, -2.5, -1.0, -1e-310, -0.0, 0.0, 5e-324, 1.0, math.nextafter(1.0, 2.0), 7.0, 1e150]
@@ -98,10 +101,10 @@ class RandomForest:
         model.n_features_in_ = len(self.sizes)
         model.feature_names_in_ = np.array(self.names, dtype=object)
         check_forest(forest, model.categories_)
-        nothing = {"mechanism": "random", "shares": np.empty(0), "evidence": None}
-        ends, chances = np.empty((0, 2), dtype=np.int64), np.empty((0, n_classes))
+        kinds = Kinds(np.empty((0, 2), dtype=np.int64), n_classes)
+        nothing = Choice.of(Random(kinds), np.empty(0), None, np.empty(0))
         background = np.zeros((1, len(self.sizes)))
-        model.memory_ = BoostedTrees(self.thresholds, ends, chances, nothing, forest, background)
+        model.memory_ = BoostedTrees(self.thresholds, nothing, forest, background)
         return model
 
     def rows(self, n):

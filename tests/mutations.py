@@ -47,7 +47,7 @@ TESTS = {
     "core/docs": "package",
     "core/registry": "package",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
-    "learners/boosting": "boosting_bins boosting_rows constraints ordered_boosting contributions",
+    "learners/boosting": "boosting_bins boosting_rows boosting_starts constraints ordered_boosting contributions",
     "learners/ordered_boosting": "parameters ordered_boosting",
     "learners/kernel_pril": "parameters kernel batches",
     "learners/ordered_logit": "parameters ordered_logit loop posterior linear",

@@ -1,6 +1,6 @@
 """Slow twins: each algorithm in a few lines, written from its paper, ranks counted from 1.
 
-Nothing here is shared with the package. A twin takes rows ``X``, intervals ``[(l, r), ...]`` and
+Nothing here is shared with the package but names of constants. A twin takes rows ``X``, intervals ``[(l, r), ...]`` and
 the number of classes K, and returns the prediction before each round and the model after it.
 """
 
@@ -11,6 +11,8 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from pril.core import coarsening, coarsening_by_row, nouns
 
 
 def predict(f, theta):
@@ -173,23 +175,20 @@ OFFSETS = [(0, 1), (1, 0), (0, 2), (1, 1), (2, 0)]  # classes below and above th
 class Coarsening:
     """How classes become ranges, learned row by row; a row has the weight omega, ranks from 1."""
 
-    def __init__(self, K, kind):
-        self.K, self.kind = K, kind
-        self.S = dict.fromkeys(OFFSETS, 0.0)  # expected weight of the rows of each offset
+    def __init__(self, K, kind, trust=30):
+        self.K, self.kind, self.trust = K, kind, trust
+        self.phi = np.zeros(4)  # logits of the shares of offsets
+        self.squares = np.zeros(4)  # of the gradients by them
+        self.n = {}  # weight of each label
         self.mu = np.zeros(K)  # Turnbull's estimate of the weight of each class
-        # Weight of all rows, their number; weight of narrow and of wide ranges; overlap; missing
-        # kinds; evidence.
-        self.W = self.rows = self.G = self.V = self.Q = self.missing = self.D = 0.0
+        # Weight of all rows; number of rows, and the sum of their own weights; weight of narrow and
+        # of wide ranges, of overlaps, of missing kinds; evidence.
+        self.W = self.rows = self.c = self.G = self.V = self.Q = self.missing = self.D = 0.0
 
     def fade(self, factor):
-        self.S = {o: factor * weight for o, weight in self.S.items()}
-        self.mu = factor * self.mu
-        for name in ("W", "rows", "G", "V", "Q", "missing", "D"):
+        self.n = {u: factor * weight for u, weight in self.n.items()}
+        for name in ("squares", "mu", "W", "rows", "c", "G", "V", "Q", "missing", "D"):
             setattr(self, name, factor * getattr(self, name))
-
-    def count(self, omega):
-        self.W += omega
-        self.rows += 1
 
     @property
     def unit(self):
@@ -201,103 +200,89 @@ class Coarsening:
         left, right = max(1, y - o[0]), min(self.K, y + o[1])
         return (left, right) if left < right else None
 
-    def shares(self):
-        whole, pi = sum(self.S.values()), {}
-        for a, b in OFFSETS:
-            pi[a, b] = self.S[a, b] + self.unit / 5
-            if whole > 0:
-                pi[a, b] += 10 * self.unit * (self.S[a, b] + self.S[b, a]) / (2 * whole)
-        return {o: weight / sum(pi.values()) for o, weight in pi.items()}
+    def shares(self, phi=None):
+        widths, both, pairs, triples = self.phi if phi is None else phi
+        logits = {
+            (0, 1): widths + pairs / 2,
+            (1, 0): widths - pairs / 2,
+            (0, 2): triples / 2,
+            (1, 1): both,
+            (2, 0): -triples / 2,
+        }
+        whole = sum(np.exp(logit) for logit in logits.values())
+        return {o: np.exp(logits[o]) / whole for o in OFFSETS}
 
-    def kept(self, y):
-        """Return the share of the offsets that are not drawn again at class y."""
-        return max(sum(pi for o, pi in self.shares().items() if self.given(y, o)), 0.01)
-
-    def table(self, u):
-        """Return the chance that a row of each class in the range u is given it."""
-        pi = self.shares()
-        chance = {}
-        for y in range(u[0], u[1] + 1):
-            fitting = sum(pi[o] for o in OFFSETS if self.given(y, o) == u)
-            chance[y] = fitting / self.kept(y)
-        return chance
+    def chance(self, u, y, phi=None):
+        """Return the chance that a row of class y is given the range u."""
+        pi = self.shares(phi)
+        made = {o: self.given(y, o) for o in OFFSETS}
+        some = sum(pi[o] for o in OFFSETS if made[o])
+        return sum(pi[o] for o in OFFSETS if made[o] == u) / some
 
     def uses_offsets(self):
-        chosen = self.D / self.unit > -5 and self.G >= self.V and self.overlaps()
-        chosen = chosen and self.missing < 0.1 * self.G
+        chosen = self.D / self.unit > -nouns.BENEFIT and self.G >= self.V
+        chosen = chosen and self.missing < nouns.MOST_MISSING_BY_ROW * self.G
+        chosen = chosen and self.Q >= coarsening.LEAST_OVERLAP * self.G
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
-    def overlaps(self):
-        return self.G > 0 and self.Q >= 0.1 * self.G
-
-    def look_for_missing_kinds(self, t, ranges):
+    def look_for_missing_kinds(self):
         """Weigh the ranges that offsets would make of the classes at random, but hardly occur."""
-        if self.kind == "random" or self.G == 0 or (t >= 64 * self.K and t % (8 * self.K)):
-            return
         self.missing = 0.0
         for u in [(y, y + w) for w in (1, 2) for y in range(1, self.K + 1 - w)]:
-            seen = np.sum(ranges.get(u, 0))
-            expected = sum(self.mu[y - 1] * chance for y, chance in self.table(u).items())
-            if seen < 0.1 * expected:
+            seen = self.n.get(u, 0.0)
+            expected = sum(self.mu[y - 1] * self.chance(u, y) for y in range(u[0], u[1] + 1))
+            if seen < coarsening.LEAST_SEEN * expected:
                 self.missing += expected - seen
 
-    def target(self, u):
-        """Return the chance of the range u for each of its classes, or None: the same for all."""
-        if u[1] - u[0] > 2 or not self.uses_offsets():
-            return None
-        narrow = (self.G + self.unit / 2) / (self.W + self.unit / 2)
-        return np.array([narrow * chance for chance in self.table(u).values()])
+    def log_posterior(self, phi, u, P):
+        """Return that of a row, with its part of the prior of phi."""
+        likelihood = sum(P[y - 1] * self.chance(u, y, phi) for y in range(u[0], u[1] + 1))
+        widths, up = phi[:2], 1 / (1 + np.exp(-phi[2:]))
+        exact = (self.W - self.G - self.V) / self.unit
+        doubt = self.trust / (self.trust + exact) if self.trust else 0.0
+        prior = -np.sum((widths / nouns.WIDTH_SPREAD) ** 2) / 2
+        prior += nouns.DIRECTION_ROWS * doubt * np.sum(np.log(up) + np.log(1 - up))
+        return np.log(likelihood) + prior / (self.G / self.unit)
 
-    def learn(self, u, P, n_u, omega):
-        """Learn from a row with the range u; P has the chance of each class, n_u its weight."""
-        if u[1] - u[0] > 2:
+    def learn(self, u, P, t, c):
+        """Learn from a row with the label u, of weight c; P has the chance of each class.
+
+        Return the chance of the label for each of its classes, but for a factor.
+        """
+        omega, n_classes = c * t, u[1] - u[0] + 1
+        target = np.ones(n_classes)
+        self.W, self.rows, self.c = self.W + omega, self.rows + 1, self.c + c
+        if n_classes > 3:
             self.V += omega
-            return
-        self.G += omega
-        if self.kind == "random":
-            return
-        M, pi, unit = self.table(u), self.shares(), self.unit
-        kept = {y: self.kept(y) for y in M}
-        K, inside = self.K, slice(u[0] - 1, u[1])
-        by_offsets = sum(P[y - 1] * chance for y, chance in M.items())
-        prior = 0.25 * unit * (2 * K - 3) * len(M) / K
-        share = min(1, (n_u + 0.25 * unit) / (self.mu[inside].sum() + prior))
-        if self.mu[inside].any():
-            self.Q += omega * max(0, 1 - n_u / self.mu[inside].sum())
-        if self.overlaps():
-            self.D += omega * math.log(by_offsets / (share * P[inside].sum()))
-        mu = self.mu[inside] + 1e-3 * unit
+            return target
+        self.G += omega if n_classes > 1 else 0.0
+        if n_classes > 1 and self.kind != "random":
+            target = self.learn_range(u, P, omega, c)
+        self.n[u] = self.n.get(u, 0.0) + omega
+        period = coarsening_by_row.SELDOM * self.K, 1 + t // coarsening_by_row.OFTEN
+        if self.kind != "random" and t % min(period) == 0:
+            self.look_for_missing_kinds()
+        return target
+
+    def learn_range(self, u, P, omega, c):
+        K, inside, unit = self.K, slice(u[0] - 1, u[1]), self.unit
+        M = np.array([self.chance(u, y) for y in range(u[0], u[1] + 1)])
+        target = M if self.uses_offsets() else np.ones(len(M))
+        prior = coarsening_by_row.SEEN_BEFORE * unit  # rows of each kind, and those of its classes
+        known, classes = self.n.get(u, 0.0), self.mu[inside].sum()
+        rows = classes + prior * (2 * K - 3) * len(M) / K
+        at_random = min(1, (known + prior) / rows) * P[inside].sum()
+        if classes > 0:  # other rows of these classes have other ranges
+            self.Q += omega * max(0, 1 - known / classes)
+        self.D += omega * math.log(P[inside] @ M / at_random)
+        mu = self.mu[inside] + coarsening_by_row.SPREAD * unit
         self.mu[inside] += omega * mu / mu.sum()
-        for y in M:
-            r = omega * P[y - 1] * M[y] / by_offsets
-            fitting = sum(pi[o] for o in OFFSETS if self.given(y, o) == u)
-            for o in OFFSETS:
-                if self.given(y, o) == u:
-                    self.S[o] += r * pi[o] / fitting
-                elif self.given(y, o) is None:
-                    self.S[o] += r * pi[o] / kept[y]
-
-
-def label_chances(left, right, K, ranges, total, exact, trust, outside, target=None):
-    """q_y, the relative chance that a row of class y is given this label.
-
-    `target` is what the coarsening mechanism says of the classes inside; None: all are the same.
-    """
-    q = np.full(K, outside)
-    inside = slice(left - 1, right)
-    q[inside] = 1.0
-    given = ranges.get((left, right), np.zeros(K))[inside]
-    if left < right:
-        if target is None:
-            share = given.sum() / total[inside].sum() if given.sum() > 0 else 1.0
-            target = np.full(right - left + 1, share)
-        q[inside] = target
-        for y in range(left - 1, right):
-            if given.sum() > 0 and exact[y] > 0:
-                doubt = trust / (trust + exact[y])
-                q[y] = (1 - doubt) * ranges[left, right][y] / total[y] + doubt * q[y]
-        q[inside] /= q[inside].max()
-    return q
+        tiny = 1e-100  # the derivative of an analytic function, without a difference
+        slopes = [self.log_posterior(self.phi + 1j * tiny * e, u, P).imag for e in np.eye(4)]
+        step = c * np.array(slopes) / tiny
+        self.squares = self.squares + step**2
+        self.phi = self.phi + step / np.sqrt((self.c / self.rows) ** 2 + self.squares)
+        return target
 
 
 def ordered_logit(
@@ -316,39 +301,22 @@ def ordered_logit(
     """The online ordered logit on the likelihood of ranges; `weight` has one number a row."""
     w, i = np.zeros(X.shape[1]), np.arange(1, K)
     theta = np.log(i / (K - i))
-    ranges, total, exact = {}, np.zeros(K), np.zeros(K)
-    mechanism = mechanism or Coarsening(K, coarsening)
-    size = count = A = B = 0.0
+    mechanism = mechanism or Coarsening(K, coarsening, trust)
+    size = A = B = 0.0
     fade = 1.0 if half_life is None else 0.5 ** (1 / half_life)
     predictions, models = [], []
     for t, (x, (left, right)) in enumerate(zip(X, intervals, strict=True), start=1):
         c = 1.0 if weight is None else weight[t - 1]
-        size, count, A, B, exact, total = (fade * v for v in (size, count, A, B, exact, total))
-        ranges = {u: fade * v for u, v in ranges.items()}
+        size, A, B = (fade * v for v in (size, A, B))
         mechanism.fade(fade)
-        mechanism.look_for_missing_kinds(t, ranges)
-        mechanism.count(c * t)
         f = w @ x
         predictions.append(predict(f, theta))
-        outside = noise * (1 - 1 / math.sqrt(1 + t / 1000))
-        target = mechanism.target((left, right)) if left < right else None
-        q = label_chances(left, right, K, ranges, total, exact, trust, outside, target)
-        inside = (np.arange(1, K + 1) >= left) & (np.arange(1, K + 1) <= right)
-        chance = chances(f, theta)
-        if left < right:
-            n_u = np.sum(ranges.get((left, right), 0))
-            mechanism.learn((left, right), np.maximum(chance, 1e-12), n_u, c * t)
-        share = inside * q * np.where(chance > 1e-12, chance, 0.0)
-        share = share if share.any() else inside * q
-        share *= c * t / share.sum()
-        total = total + share
-        if left == right:
-            exact[left - 1] += 1
-        else:
-            ranges[left, right] = ranges.get((left, right), 0) + share
+        target = mechanism.learn((left, right), np.maximum(chances(f, theta), 1e-12), t, c)
+        q = np.full(K, noise * (1 - 1 / math.sqrt(1 + t / 1000)))
+        q[left - 1 : right] = target / target.max()
         a, tau = slopes(f, theta, q)
         a, tau = 0.0 if abs(a) < 1e-9 else a, np.clip(tau, -2, 2)
-        size, count = size + c * x @ x, count + c
+        size, count = size + c * x @ x, mechanism.c
         A, B = A + (c * a) ** 2, B + np.mean((c * tau) ** 2)
         if size > 0:
             first = (count / mechanism.rows) ** 2  # the squared mean of c
@@ -406,70 +374,100 @@ def offsets_target(shares, table, kinds, K, trust):
     return target
 
 
+def offset_chances(phi, kinds, K):
+    """P(range | class) of shared offsets by their logits, a row for each kind; 1 if they are alike."""
+    pair, both, up, far = phi
+    shares = np.exp([pair + up / 2, pair - up / 2, far / 2, both, -far / 2])
+    table = np.array([[1.0 * (low <= y <= high) for y in range(K)] for low, high in kinds])
+    for u, (low, high) in enumerate(kinds):
+        for y in range(low, high + 1) if 1 <= high - low <= 2 else ():
+            made = [shifted(y, offset, K) for offset in OFFSETS]
+            fitting = sum(
+                share for share, ends in zip(shares, made, strict=True) if ends == (low, high)
+            )
+            table[u, y] = fitting / sum(s for s, ends in zip(shares, made, strict=True) if ends)
+    return table
+
+
+def held_out_posterior(phi, theta, f, group, kinds, weight, sample, trust, evenly):
+    """The log-likelihood of labels by held-out scores, and with the log prior.
+
+    `evenly` has the weight of each class, if ranges are divided evenly.
+    """
+    K = len(theta) + 1
+    q = offset_chances(phi, kinds, K) if len(phi) else offset_chances(np.zeros(4), kinds, K) > 0
+    cut = np.array([-np.inf, *theta, np.inf]) - f[:, None]
+    a, b = cut[:, :-1], cut[:, 1:]
+    p = sigma(b) * sigma(-a) * -np.expm1(a - b)
+    loglik = weight @ np.log((q[group] * p).sum(axis=1))
+    prior = 30 * (evenly + 0.5) / (evenly + 0.5).sum() @ np.log(weight[sample] @ p[sample])
+    if len(phi):
+        exact = weight[kinds[group, 0] == kinds[group, 1]].sum()
+        rows, up = 20 * trust / (trust + exact), sigma(phi[2:])
+        prior += rows * np.log(up * (1 - up)).sum() - (phi[:2] ** 2).sum() / 50
+    return loglik, loglik + prior
+
+
+def newton(function, x, k, h=1e-3):
+    """The Newton step uphill from x, by differences; the last k numbers stay ascending."""
+    n, e = len(x), h * np.eye(len(x))
+    slope = np.array([function(x + e[i] / 9) - function(x - e[i] / 9) for i in range(n)]) / (
+        h / 4.5
+    )
+    hessian = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            for a, b in ((1, 1), (-1, -1), (1, -1), (-1, 1)):
+                hessian[i, j] += a * b * function(x + a * e[i] + b * e[j]) / (4 * h**2)
+            hessian[j, i] = hessian[i, j]
+    for j in range(n - k, n - 1):  # where two of them approach each other, it is more curved
+        pull, between = slope[j + 1 :].sum(), (e[j + 1] - e[j]) / h
+        hessian -= max(-pull, 0) / (x[j + 1] - x[j]) * np.outer(between, between)
+    return -np.linalg.solve(hessian, slope)
+
+
 def ordered_boosting(
-    intervals, K, weight, fold, start, theta, q, shares, X, rounds, rate, l2, trust, mechanism
+    intervals, weight, fold, start, theta, phi, X, rounds, rate, l2, trust, sample
 ):
     """Boosted stumps on top of other scores, a booster for each fold; ranks from 0, all rows.
 
-    start[j, i] is the score of row i by a model that has not seen fold j; thresholds, chances and
-    shares of offsets are those to begin with. Returns held-out losses, thresholds, chances, and
-    what the stumps of each booster add to each row.
+    start[j, i] is the score of row i by a model that has not seen fold j; thresholds, and logits of
+    the shares of offsets, are those to begin with; none if ranges are at random. Returns for each
+    round the held-out log-likelihood, thresholds, logits, and what the stumps of each booster have
+    added to each row.
     """
-    n, ranks = len(X), np.arange(K)
-    lo, hi = np.transpose(intervals)
+    n, K, n_phi = len(X), len(theta) + 1, len(phi)
     kinds, group = np.unique(intervals, axis=0, return_inverse=True)
-    exact = kinds[:, 0] == kinds[:, 1]
-    inside = ((kinds[:, :1] <= ranks) & (ranks <= kinds[:, 1:])).astype(float)
-    doubt = trust / (trust + np.bincount(lo[lo == hi], minlength=K))
-    losses, shares = [], dict(zip(OFFSETS, shares, strict=True))
-    symmetric = mechanism == "symmetric"
-
-    def chances_of(f):
-        """P(y <= k) with 0 before and 1 after, P(y), and P(y | label)."""
-        below = np.array([[0, *(1 / (1 + np.exp(s - theta))), 1] for s in f])
-        p = np.maximum(np.diff(below, axis=1), 1e-12)
-        r = q[group] * p
-        return below, p, r / r.sum(axis=1, keepdims=True)
-
-    def em_step(f):
-        nonlocal shares
-        below, p, r = chances_of(f)
-        table = np.array([(weight[:, None] * r)[group == u].sum(axis=0) for u in range(len(kinds))])
-        N = table.sum(axis=0)
-        target = inside * (table.sum(axis=1) / (inside @ N))[:, None]
-        if mechanism != "random":
-            for _ in range(2):
-                shares = drawn_shares(shares, table, kinds, K, symmetric)
-            target = offsets_target(shares, table, kinds, K, trust)
-        chance = np.where(exact[:, None], inside, 0)
-        for u in np.flatnonzero(~exact):
-            for y in range(kinds[u][0], kinds[u][1] + 1):
-                chance[u, y] = (1 - doubt[y]) * table[u, y] / N[y] + doubt[y] * target[u, y]
-        information, slope = 1e-3 * np.eye(K - 1), np.zeros(K - 1)
-        for i in range(n):  # by the thresholds
-            z, density = q[group[i]] @ p[i], below[i, 1:-1] * (1 - below[i, 1:-1])
-            slope += weight[i] * density * (q[group[i], :-1] - q[group[i], 1:]) / z
-            for y in range(K):  # the mean over the classes that a row may have
-                of_y = density * ((ranks[:-1] == y) - 1.0 * (ranks[1:] == y)) / p[i, y]
-                information += weight[i] * p[i, y] * np.outer(of_y, of_y)
-        step = np.clip(np.linalg.solve(information, slope), -0.5, 0.5)
-        return np.maximum.accumulate(theta + step), chance
+    steps = kinds[:, 1] - kinds[:, 0]
+    learned = (steps > 0) & (steps <= 2) & (n_phi > 0)
+    rows, f, found, x = np.arange(n), start.copy(), [], np.concatenate([phi, theta])
+    evenly = np.zeros(K)
+    for u, w in zip(group, weight, strict=True):
+        evenly[kinds[u, 0] : kinds[u, 1] + 1] += w / (steps[u] + 1)
 
     def derivatives(f):
         """First and second derivatives of the loss by the scores."""
-        below, _, r = chances_of(f)
+        below = np.array([[0, *sigma(x[n_phi:] - s), 1] for s in f])
         a, b = below[:, 1:], below[:, :-1]
-        g = weight * (r * (1 - a - b)).sum(axis=1)
-        return g, weight * np.maximum((r * (a * (1 - a) + b * (1 - b))).sum(axis=1), 1e-6)
+        if n_phi:
+            r = offset_chances(x[:n_phi], kinds, K)[group] * (a - b)
+            r /= r.sum(axis=1, keepdims=True)
+        low, high = b[rows, kinds[group, 0]], a[rows, kinds[group, 1]]
+        g, h = 1 - high - low, high * (1 - high) + low * (1 - low)
+        if n_phi:  # expected over the classes of the range
+            some = learned[group]
+            g[some] = (r * (1 - a - b)).sum(axis=1)[some]
+            h[some] = (r * (a * (1 - a) + b * (1 - b))).sum(axis=1)[some]
+        return weight * g, weight * np.maximum(h, 1e-6)
 
     def stump(gradient, hessian, rate, l2, least):
         """Return what the best split of all adds to each row; of equal ones, the highest."""
         best, added = 0.0, np.zeros(n)
         G, H = gradient.sum(), hessian.sum()
-        for x in X.T:
-            values = np.unique(x)
+        for column in X.T:
+            values = np.unique(column)
             for cut in (values[1:] + values[:-1])[::-1] / 2:
-                left = x <= cut
+                left = column <= cut
                 g, h = gradient[left].sum(), hessian[left].sum()
                 gain = g**2 / (h + l2) + (G - g) ** 2 / (H - h + l2) - G**2 / (H + l2)
                 if gain > best + 1e-9 and h >= least and H - h >= least:
@@ -477,16 +475,23 @@ def ordered_boosting(
                     added = -rate * np.where(left, g / (h + l2), (G - g) / (H - h + l2))
         return added
 
-    rows, f = np.arange(n), start.copy()
     for t in range(rounds):
         for j in range(len(f)):
             g, h = derivatives(f[j])
             c = 1 + t / 50  # each round is bolder
             f[j] += stump(g * (fold != j), h * (fold != j), rate * c, l2 / c, 1 / c)
-        _, p, _ = chances_of(f[fold, rows])
-        losses.append(-np.average(np.log((q[group] * p).sum(axis=1)), weights=weight))
-        theta, q = em_step(f[fold, rows])
-    return losses, theta, q, f - start
+        given = f[fold, rows], group, kinds, weight, sample, trust, evenly
+
+        def posterior(x, given=given):
+            return held_out_posterior(x[:n_phi], x[n_phi:], *given)[1]
+
+        step = newton(posterior, x, K - 1)
+        step *= min(1, 1 / np.abs(step).max())
+        assert posterior(x + step) >= posterior(x)  # else, it is damped
+        x = x + step
+        loglik, _ = held_out_posterior(x[:n_phi], x[n_phi:], *given)
+        found.append((loglik, x[n_phi:], x[:n_phi], f - start))
+    return found
 
 
 def ascending(v):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 import pril
 from pril import OrderedBoosting
-from pril.learners.boosting import cross_fitting, folds
+from pril.learners.boosting import cross_fitting, folds, starts
 from pril.learners.boosting.features import MOST_BINS, Bins
 from pril.tables import runs
 
@@ -95,7 +95,7 @@ def sampled(monkeypatch):
     def set_rows(n):
         monkeypatch.setattr(cross_fitting, "MOST_SAMPLED", n)
 
-    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
+    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
     return set_rows
 
 
@@ -158,7 +158,7 @@ def test_a_large_table_teaches_what_its_rows_in_memory_teach(
     frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
         colour=words,
         y=pd.array(label, dtype="Int64"),
-        w=rng.integers(0, 3, 900),
+        w=rng.integers(0, 3, 900) * 2.0**-160,  # too small for single precision
         g=np.arange(900) % 45,
     )
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=100)
@@ -206,20 +206,26 @@ def test_cells_of_a_large_table_are_not_kept(sampled, monkeypatch, good, tmp_pat
 
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
-    [("a", np.inf, "not finite"), ("a", 1e200, "too large"), ("y", 7, "7")],
+    [
+        ("a", np.inf, "not finite"),
+        ("a", 1e200, "too large"),
+        ("y", 7, "7"),
+        ("w", 1e120, "weights"),
+    ],
 )
 def test_a_bad_cell_of_a_large_table_is_named(
     column, value, reason, sampled, monkeypatch, bad, tmp_path
 ):
     X, y = table(900)
-    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(y=y.astype(float))
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(y=y.astype(float), w=1.0)
     frame.loc[777, column] = value
     frame.to_parquet(tmp_path / "t.parquet")
     sampled(400)
     monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
     said = bad(
-        "fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", "--holdout=0"
-    )
+        "fit", "t.parquet", "--label=y", "--classes=0,1,2", "--model=boosting", "--holdout=0",
+        "--weight=w",
+    )  # fmt: skip
     assert "row 778" in said
     assert reason in said
     assert not list(tmp_path.glob("*.pril"))

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from pril import ColumnEncoder, OrderedBoosting
 from pril.labels import make_intervals
-from pril.learners.boosting import cross_fitting
+from pril.learners.boosting import cross_fitting, starts
 
 dd = pytest.importorskip("dask.dataframe", reason="pip install 'pril[dask]'")
 distributed = pytest.importorskip("distributed", reason="pip install 'pril[dask]'")
@@ -45,7 +45,7 @@ def same(one, other, X):
 def rows_of_sample(request, monkeypatch):
     if request.param == "sampled":
         monkeypatch.setattr(cross_fitting, "MOST_SAMPLED", 400)
-        monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
+        monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
 
 
 @pytest.mark.parametrize("where", ["cluster", "threads"])

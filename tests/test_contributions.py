@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -24,7 +25,7 @@ from pril import (
     WidrowHoff,
     evaluate,
 )
-from pril.learners.boosting import compiled, cross_fitting, forest_engine, shapley
+from pril.learners.boosting import compiled, forest_engine, shapley, starts
 from pril.plotting import plot_contributions, plot_validation_loss
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
@@ -56,7 +57,7 @@ def expected(model, row):
 
 @pytest.fixture
 def without_landmarks(monkeypatch):
-    monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)  # as in a table of many rows
+    monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)  # as in a table of many rows
 
 
 # --- The values ---
@@ -93,7 +94,7 @@ def test_contributions_are_those_of_shap():
 @pytest.mark.parametrize("has_landmarks", [False, True])
 def test_contributions_add_up_to_the_score(d, has_landmarks, monkeypatch):
     if not has_landmarks:
-        monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
+        monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(250, d)) * 10.0 ** rng.integers(-30, 30, d)
     y = np.digitize(X[:, 0] / X[:, 0].std() + 0.3 * rng.logistic(size=250), [-1.0, 1.0])
@@ -274,6 +275,24 @@ def test_bars_lead_from_the_base_value_to_the_score(top, ax):
     np.testing.assert_allclose(widths[:top], values[order])
     edges = [patch.get_x() for patch in ax.patches if patch not in bars][1:]
     np.testing.assert_allclose(edges, model.thresholds_)
+
+
+def test_the_title_has_the_class_that_is_predicted(ax):
+    """Also where the most likely class is not the median, and where a score is a threshold."""
+    X, y = np.arange(-8.0, 8.0).reshape(-1, 1), np.repeat([0, 0, 1, 3, 3, 2, 2, 3], 2)
+    likely = OrderedLogit(decision="mode").fit(X, y)
+    median = clone(likely).set_params(decision="median").fit(X, y)
+    step = PRIL(average=False, max_iter=3, shuffle=False).fit(X, y)
+    ties = np.isin(step.latent(X), step.thresholds_)
+    others = likely.predict(X) != median.predict(X)
+    assert ties.any()
+    assert others.any()
+    for model, rows in ((likely, X[others]), (step, X[ties])):
+        for row in rows:
+            ax.clear()
+            plot_contributions(model, row[np.newaxis], ax=ax)
+            title = f"predicted: {model.predict([row])[0]}"
+            assert ax.get_title() == title or ax.get_title().startswith(f"{title} (")
 
 
 def test_many_rows_are_points_in_the_order_of_what_they_add(ax):

@@ -966,9 +966,10 @@ def test_a_covariance_that_is_not_kept_says_why():
     with pytest.raises(InputError, match="and there are 202: pass X and y, the rows"):
         infer(model)
     assert infer(model, X, y).std_error.shape == (202,)
+    wide, some = np.zeros((40, 1001)), y[:40]
+    model = OrderedLogit().fit(wide, some)
     with pytest.raises(InputError, match="1,001 features are too many for a covariance"):
-        wide = np.zeros((40, 1001))
-        infer(OrderedLogit().fit(wide, y[:40]), wide, y[:40])
+        infer(model, wide, some)
 
 
 def test_other_models_are_refused():

@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 import zipfile
-from functools import partial
+from itertools import product
 
 import joblib
 import numpy as np
@@ -39,7 +39,7 @@ from pril import (
 from pril.core.scikit import openmp_threads
 from pril.core.threads import n_threads
 from pril.labels import make_intervals
-from pril.learners.boosting import compiled, cross_fitting, folds, forest_engine
+from pril.learners.boosting import compiled, cross_fitting, folds, forest_engine, starts
 
 lightgbm = pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -86,7 +86,7 @@ def test_scikit_learns_own_checks(estimator, check):
 def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
     """With few distinct values LightGBM's bins hold one each, so that its splits are exact."""
     if not has_landmarks:  # as in a table of many rows
-        monkeypatch.setattr(cross_fitting, "LANDMARK_ROWS", 0)
+        monkeypatch.setattr(starts, "LANDMARK_ROWS", 0)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 2)).round(1) * [1.0, 7.0]
     y = np.digitize(np.abs(X[:, 0]) + 0.02 * X[:, 1] + 0.2 * rng.logistic(size=60), [0.4, 1.0])
@@ -102,24 +102,25 @@ def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
         cross_fitting, "make_plan", lambda *a: begun.append(make_plan(*a)) or begun[-1]
     )
     model = OrderedBoosting(
-        max_iter=12, n_iter_no_change=12, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
+        max_iter=8, n_iter_no_change=8, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
         random_state=5, classes=range(3), coarsening=coarsening,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
     plan, beginning = begun[0]
-    knowledge = beginning.knowledge
-    start, mechanism = plan.scores.astype(float), model.coarsening_.mechanism
-    assert (mechanism == "random") == (coarsening == "random")
-    twin = partial(
-        reference.ordered_boosting, ranges, 3, weight, fold, start, knowledge.theta,
-        knowledge.chance, knowledge.mechanism.shares, X,
-        rate=0.1, l2=1.0, trust=30, mechanism=mechanism,
+    known, start = beginning.known, plan.scores.astype(float)
+    assert model.coarsening_.mechanism == coarsening
+    assert len(known.phi) == {"random": 0, "offsets": 4}[coarsening]
+    losses = model.validation_loss_
+    rounds = reference.ordered_boosting(
+        ranges, weight, fold, start, known.theta, known.phi, X,
+        rounds=len(losses), rate=0.1, l2=1.0, trust=30, sample=plan.shown,
     )  # fmt: skip
-    losses, *_ = twin(rounds=len(model.validation_loss_))
-    np.testing.assert_allclose(model.validation_loss_, losses, atol=1e-5)
-    assert model.n_iter_ == np.argmin(losses) + 1
-    _, theta, q, added = twin(rounds=model.n_iter_)
-    group = np.unique(ranges, axis=0, return_inverse=True)[1]
-    joint = q[group] * model.predict_proba(X)
+    logliks = np.array([loglik for loglik, *_ in rounds])
+    np.testing.assert_allclose(losses - losses[0], (logliks[0] - logliks) / 60, atol=1e-5)
+    assert model.n_iter_ == np.argmax(logliks) + 1
+    _, theta, phi, added = rounds[model.n_iter_ - 1]
+    kinds, group = np.unique(ranges, axis=0, return_inverse=True)
+    q = reference.offset_chances(phi if len(phi) else np.zeros(4), kinds, 3)
+    joint = (q if len(phi) else q > 0)[group] * model.predict_proba(X)
     expected = joint / joint.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.posterior(X, ranges), expected, atol=1e-4)
     if not has_landmarks:  # else models without pairs of folds score the rows of other folds
@@ -880,8 +881,10 @@ def test_arrays_of_a_forest_must_fit_each_other(name, tmp_path):
         reloaded(model, tmp_path / "model.pril")
 
 
-@pytest.mark.parametrize("size", [1e308, -1e308])
-@pytest.mark.parametrize("name", ["slope", "similarity", "leaf"])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("width", 1e308), *product(["slope", "similarity", "leaf", "landmarks"], [1e308, -1e308])],
+)
 def test_numbers_that_overflow_are_named(name, size, tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = OrderedBoosting(max_iter=2, random_state=0).fit(X, np.digitize(X[:, 0] ** 2, [0.3, 1]))

@@ -105,12 +105,6 @@ def test_it_learns_that_a_range_at_the_end_mostly_means_the_end():
     assert given[1] == pytest.approx(0.375, abs=0.04)
 
 
-def test_over_64_classes_are_refused():
-    with pytest.raises(ValueError, match="at most 64 classes, got 65: put them into bins"):
-        OrderedLogit(classes=range(65)).fit([[0.0], [1.0]], [0, 64])
-    OrderedLogit(classes=range(64)).fit([[0.0], [1.0]], [0, 63])
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

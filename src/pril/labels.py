@@ -220,6 +220,10 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
     order = ranking.find_classes(table, classes, name="votes")
+    if classes is None and (reason := ranking.zero_among_votes(order)):
+        t = int(np.argmax((table.values == 0).any(axis=1)))
+        message = f"votes, row {t}: {reason}, else pass classes="
+        warnings.warn(ClassOrderWarning(message, reason), stacklevel=3)
     return order, ranking.rank_votes(table, order)
 
 
@@ -442,7 +446,7 @@ def from_brackets(
     edges: Any = None,
     missing: Any = (),
     *,
-    decimal: str = ".",
+    decimal: str | None = None,
     thousands: str | None = None,
 ) -> Array:
     """Turn brackets written as text, such as incomes or ages, into intervals of classes.
@@ -470,11 +474,12 @@ def from_brackets(
         start and end, as `find_edges` returns them.
     missing : sequence of str, default=()
         Other texts that mean no label.
-    decimal : {".", ","}, default="."
-        What separates decimals.
+    decimal : {".", ","}, default=None
+        What separates decimals. None is a point, or what `thousands` leaves.
     thousands : {"", ".", ",", " ", "'", "_"}, default=None
-        What separates groups of three digits; "" if nothing does. None if it is not known: then
-        ``1,000`` is refused, and so is ``1.250``, which may have decimals or thousands.
+        What separates groups of three digits; "" if nothing does. With None, ``1,000`` and
+        ``1.250`` are thousands if a number such as ``1,000,000`` or ``1.000,50`` shows it, or one
+        of the edges, or if decimals would give the same classes; other such texts are refused.
 
     Returns
     -------
@@ -533,7 +538,7 @@ def from_brackets(
 
 
 def find_edges(
-    text: Any, missing: Any = (), *, decimal: str = ".", thousands: str | None = None
+    text: Any, missing: Any = (), *, decimal: str | None = None, thousands: str | None = None
 ) -> Array:
     """Return the numbers at which brackets start and end.
 
@@ -543,7 +548,7 @@ def find_edges(
         Brackets, as `from_brackets` takes them.
     missing : sequence of str, default=()
         Texts that mean no label, besides the usual ones.
-    decimal : str, default="."
+    decimal : str, default=None
         As in `from_brackets`.
     thousands : str, default=None
         As in `from_brackets`.

@@ -326,6 +326,7 @@ def stream(
         bool, Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
     on_error: Literal["stop", "skip"] = "stop",
+    strict: bool = False,
     again: bool = False,
     overwrite: bool = False,
     *,
@@ -358,20 +359,24 @@ def stream(
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner, given)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
+        kind = labels.with_marks(kind, opt.CsvOptions())
         if half_life is not None:
             loaded.set_half_life(half_life)
-        options = StreamOptions(key, proba, on_error == "skip", note)
+        options = StreamOptions(key, proba, on_error == "skip", note, strict)
         lines = LineStream(loaded, kind, options)
         if kind.columns and not output:
             printer.note("what is learned is not saved: pass -o FILE")
         tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
         run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
-        settings = {"half-life": half_life, **({"set": given} if given else {})}
+        more = {"set": given, "strict": strict}  # that change what a run learns
+        settings = {"half-life": half_life, **{name: own for name, own in more.items() if own}}
         try:
             done = run.run_into(output, sys.stdin.fileno(), settings, again)
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
+    if saved and saved.is_resumed:
+        printer.note(f"resumed from the checkpoint in {checkpoint}")
     result = done.to_dict(loaded.learner.order_)
     printer.result(result, words.evaluation_lines(result))
 

@@ -12,8 +12,7 @@ show how their classes become ranges. As far as they do not, a *target* takes th
   symmetric, or free.
 
 Ranks are 0..K-1. `Mechanism` is for learners that see all rows at once, `coarsening_by_row` for
-those that see one at a time; `ByRow` reads what these have counted. `Coarsening` is what a fitted
-model says about it.
+those that see one at a time. `Coarsening` is what a fitted model says about it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from typing import Literal, Self
 import numpy as np
 
 from pril.core.arrays import Array
-from pril.core.nouns import BENEFIT, MOST_MISSING_BY_ROW, PULL
 
 Name = Literal["random", "symmetric", "offsets", "free"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
@@ -248,25 +246,6 @@ class Kinds:
         return mass
 
 
-def _fits_by_place() -> Array:
-    """Return `Kinds.fits` for a narrow range by its place, the same for any number of classes.
-
-    Of shape (places, classes of it, offsets). The place says in three bits whether the range is of
-    three classes, has the lowest class, has the highest.
-    """
-    fits = np.zeros((2, 2, 2, MOST_STEPS + 1, len(OFFSETS)), dtype=bool)
-    for longer, lowest, highest in np.ndindex(2, 2, 2):
-        low = 1 - lowest
-        high = low + 1 + longer
-        kinds = Kinds(np.array([[low, high]]), high + 2 - highest)
-        fits[longer, lowest, highest, : longer + 2] = kinds.fits[:, 0, low : high + 1].T
-    return fits.reshape(8, *fits.shape[3:])
-
-
-FITS_BY_PLACE = _fits_by_place()
-COLLAPSES_AT_END = Kinds(np.empty((0, 2)), 2).collapses.T  # of the lowest class, of the highest
-
-
 @dataclass(frozen=True, eq=False)
 class Mechanism:
     """What is assumed of ranges where exact labels do not show it, with the shares so far."""
@@ -362,96 +341,6 @@ class Mechanism:
         if self.name == "symmetric":
             used &= np.arange(len(OFFSETS)) <= MATES
         return int(used.sum() + self.kinds.wide.sum())
-
-
-# --- Learned row by row --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ByRow:
-    """What `OrderedLogit` has counted of labels: `loop` does the same for one row."""
-
-    asked: str  # "auto", "random" or "offsets"
-    trust: float
-    n_classes: int
-    parts: dict[str, Array]  # see `nouns.OWN_PARTS`
-
-    @property
-    def unit(self) -> float:
-        """The mean weight of a row: what a row of a prior weighs."""
-        weight, rows = float(self.parts["labels"][0]), float(self.parts["seen"][0])
-        unit = weight / rows if rows > 0.0 else 1.0
-        return unit if unit > 0.0 else 1.0  # files may hold any numbers
-
-    @property
-    def shares(self) -> Array:
-        """The share of each offset: its rows, a prior of one row, and a pull towards symmetry."""
-        rows = self.parts["offsets"]
-        prior, whole = np.full(len(OFFSETS), 1.0 / len(OFFSETS)), rows.sum()
-        with np.errstate(over="ignore", invalid="ignore"):
-            if whole > 0.0:
-                prior += PULL * (0.5 * (rows + rows[MATES]) / whole)
-            drawn = rows + self.unit * prior
-            shares: Array = drawn / drawn.sum()
-        return shares
-
-    @property
-    def evidence(self) -> float:
-        """The log-likelihood of offsets less that of "at random", in rows of mean weight."""
-        return float(self.parts["advantage"][0]) / self.unit
-
-    @property
-    def uses_offsets(self) -> bool:
-        """Whether narrow ranges are taken to be made by offsets."""
-        _, narrow, wide, overlapping, missing = self.parts["labels"]
-        likely = narrow >= wide and self.evidence > -BENEFIT
-        overlap = narrow > 0.0 and overlapping >= LEAST_OVERLAP * narrow
-        overlap = overlap and missing < MOST_MISSING_BY_ROW * narrow
-        return self.asked == "offsets" or bool(self.asked == "auto" and likely and overlap)
-
-    def ranges(self) -> dict[tuple[int, int], Array]:
-        """Return the weight of the rows of each range, one number for each of its classes."""
-        found, start = {}, 0
-        for low, high in combinations(range(self.n_classes), 2):  # the order of the part
-            found[low, high] = self.parts["ranges"][start : start + high - low + 1]
-            start += high - low + 1
-        return found
-
-    def table(self) -> Table:
-        """Return P(range | class), of the ranges seen and their classes."""
-        table: Table = {}
-        for (low, high), counts in self.ranges().items():
-            if counts.any():
-                rows = self.parts["total"][low : high + 1]
-                counts = np.minimum(counts, rows)  # but for rounding, they are less
-                shares = np.divide(counts, rows, out=0.0 * counts, where=rows > 0.0)
-                table[low, high] = tuple(shares.tolist())
-        return table
-
-    def label_chances(self, kinds: Kinds) -> Array:
-        """Return the chance that a row of each class has a label, the largest being 1.
-
-        A mean of two estimates: how often rows of the class were given this range, weighted by the
-        number of its exact rows, and what the mechanism says, weighted by `trust`.
-        """
-        total, exact, labels = (self.parts[name] for name in ("total", "exact", "labels"))
-        counts, ranges = np.zeros_like(kinds.inside), self.ranges()
-        for u in np.flatnonzero(~kinds.exact):
-            low, high = kinds.ends[u].tolist()
-            counts[u, low : high + 1] = ranges[low, high]
-        known = counts.sum(axis=1, keepdims=True)
-        rows = kinds.inside @ total[:, np.newaxis]
-        chances = kinds.inside * np.divide(known, rows, out=np.ones_like(rows), where=known > 0.0)
-        if self.uses_offsets:
-            shares = self.shares
-            rest = np.maximum(1.0 - shares @ kinds.collapses, LEAST_REST)
-            narrow = (labels[1] + 0.5 * self.unit) / (labels[0] + 0.5 * self.unit)
-            chances[kinds.narrow] = narrow * np.tensordot(shares, kinds.fits, 1) / rest
-        own = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0.0)
-        mixed = (exact * own + self.trust * chances) / np.maximum(exact + self.trust, TINY)
-        chances = np.where((known > 0.0) & (exact > 0.0), mixed, chances) * kinds.inside
-        chances[kinds.exact] = kinds.inside[kinds.exact]
-        return chances / chances.max(axis=1, keepdims=True)
 
 
 def doubt_of(exact: Array, trust: float) -> Array:

@@ -32,7 +32,7 @@ BELIEVED_ROWS = 30.0  # so strongly are the shares of classes drawn to those of 
 LEAST_KEPT = 0.1
 LINEAR_SKEW = 10.0  # the evidence it takes to give up symmetry where scores are linear
 MOST_STEPS, CHOICE_STEPS, LEAST_GAIN = 25, 5, 1e-6  # enough to compare
-FOLD_STEPS, LEAST_STEP = 10, 1e-3  # of maxima without a fold
+FOLD_STEPS, FOLD_GAIN = 10, 1e-4  # of maxima without a fold: a step that gains less is the last
 
 
 class Settings(NamedTuple):
@@ -240,61 +240,56 @@ def _first_search(problem: Problem) -> Fit:
 
 def without_folds(
     rows: InMemory,
-    settings: Settings,
+    problem: Problem,
     maximum: Maximum,
     fold: Array,
     left_out: Sequence[tuple[int, ...]],
     each: Callable[..., list[Point]],
 ) -> list[Point]:
-    """Return the maxima without some folds in turn, with the chances that all rows show.
+    """Return the maxima of a problem without some folds in turn, with the chances of `maximum`.
 
     They are near the maximum of all rows. So its information, less that of the folds left out,
-    serves for all steps, and a step takes no more than the gradient. It is that of the classes as
-    labels leave them open: the likelihood of labels may have a saddle, which steps must not leave
-    in either direction. `each` is like `map`.
+    serves for all steps, and a step takes no more than the gradient. Where the value would fall, or
+    steps do not settle, Newton steps find the maximum, from that of all rows. `each` is like `map`.
     """
-    here, penalty = maximum.point, Problem(rows, settings).penalty
-    ridge = penalty.ridge
-    if len(here.w) > likelihood.MOST_DENSE:
-        return each(
-            lambda some: (
-                Problem(rows.take(np.flatnonzero(~np.isin(fold, some))), settings).fit(here).point
-            ),
-            left_out,
-        )
-    parts = {j: rows.take(np.flatnonzero(fold == j)) for j in np.unique(fold).tolist()}
-    known = {
-        j: total((_complete(here, block) for block in part.blocks), Sums.plus)
-        for j, part in parts.items()
-    }
-    whole = penalty.applied(here, total(known.values(), Sums.plus)).information
-    rest = sum(sums.gradient for sums in known.values())  # the penalty's gradient, negative
+    here, penalty = maximum.point, problem.penalty
+    is_wide = len(here.w) > likelihood.MOST_DENSE
+    parts: dict[int, Sums] = {}
+    if not is_wide:
+        numbers = np.unique(fold).tolist()
+        parts = {j: rows.take(np.flatnonzero(fold == j)).sums(here) for j in numbers}
+        whole = penalty.applied(here, total(parts.values(), Sums.plus)).information
 
     def leave_out(some: tuple[int, ...]) -> Point:
-        inside, point = replace(rows, weight=np.where(np.isin(fold, some), 0.0, rows.weight)), here
-        step_to = likelihood.solver(whole - sum(known[j].information for j in some if j in known))
-        for _ in range(FOLD_STEPS):
-            gradient = np.sum([*map(point.gradient, inside.blocks)], axis=0) - rest
-            gradient[: len(ridge)] -= ridge * (point.w - here.w)
-            step = step_to(gradient)
-            theta = np.maximum.accumulate(point.theta + step[len(ridge) :])
-            point = replace(point, w=point.w + step[: len(ridge)], theta=theta)
-            if np.abs(step).max() < LEAST_STEP:
-                break
-        return point
+        inside = replace(rows, weight=np.where(np.isin(fold, some), 0.0, rows.weight))
+        if not is_wide:
+            own = whole - sum(parts[j].information for j in some if j in parts)
+            point = _settled(inside, here, penalty, likelihood.solver(own))
+            if point is not None:
+                return point
+        start, most = Maximum(here), problem.settings.max_iter
+        return likelihood.maximise(inside, start, penalty, max_iter=most).point
 
     return each(leave_out, left_out)
 
 
-def _complete(point: Point, block: likelihood.Block) -> Sums:
-    """Return the sums of rows if each is of all classes of its label, in parts."""
-    if point.chances.q is None:
-        return point.sums(block)
-    ranks = np.arange(point.chances.kinds.n_classes)
-    exact = replace(point, chances=Chances(Kinds(np.column_stack([ranks, ranks]), len(ranks))))
-    parts = point.posterior(block, point.terms(block))
-    every = (block._replace(kind=kind, weight=block.weight * share) for kind, share in parts)
-    return total(map(exact.sums, every), Sums.plus)
+def _settled(
+    rows: InMemory, point: Point, penalty: likelihood.Penalty, step_to: Callable[[Array], Array]
+) -> Point | None:
+    """Return where steps settle; None if they do not, or the value would fall."""
+    lowest, d = -np.inf, len(point.w)
+    for _ in range(FOLD_STEPS):
+        value, gradient = penalty.slope(point, rows.blocks)
+        if not value >= lowest:
+            return None
+        step = step_to(gradient)
+        if step @ gradient < FOLD_GAIN:
+            return point
+        lowest, theta = value, point.theta + step[d:]
+        if not (np.diff(theta) > 0.0).all():
+            return None
+        point = replace(point, w=point.w + step[:d], theta=theta)
+    return None
 
 
 def choose_mechanism(

@@ -385,12 +385,13 @@ class Point:
         _, scores = self.view(block)
         return terms_of(scores, block.kind, self.theta, self.chances)
 
-    def gradient(self, block: Block) -> Array:
-        """Return the gradient of a block by the weights and the thresholds."""
+    def slope(self, block: Block) -> tuple[float, Array]:
+        """Return the log-likelihood of a block, and its gradient by the weights and thresholds."""
         Z, scores = self.view(block)
         terms = terms_of(scores, block.kind, self.theta, self.chances)
         by_theta = _added_up(terms.cuts, block.weight * terms.first, len(self.theta))
-        return np.concatenate([Z.sums(block.weight * terms.slope), by_theta])
+        gradient = np.concatenate([Z.sums(block.weight * terms.slope), by_theta])
+        return float(block.weight @ terms.log_z), gradient
 
     def gradients(self, block: Block) -> Array:
         """Return the derivatives of log z of each row by the weights and the thresholds."""
@@ -539,6 +540,16 @@ class Penalty:
         return sums._replace(
             loglik=sums.loglik + loglik, gradient=gradient, information=information
         )
+
+    def slope(self, point: Point, blocks: Iterable[Block]) -> tuple[float, Array]:
+        """Return the value of blocks and its gradient, where no rows of classes are believed in."""
+        loglik, at_mean, *_ = self._at_mean(point.theta)
+        value = loglik - 0.5 * float(self.ridge @ point.w**2)
+        gradient = np.concatenate([-self.ridge * point.w, at_mean])
+        for block in blocks:
+            more, slope = point.slope(block)
+            value, gradient = value + more, gradient + slope
+        return value, gradient
 
     def root(self, sums: Sums) -> Array:
         """Return a matrix whose square is the information in the shares of the classes, bounded."""

@@ -20,7 +20,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pril.core.coarsening import OFFSETS
 from pril.core.registry import LEARNERS
 from pril.errors import InputError, shown
 
@@ -214,6 +213,14 @@ LEARNED: dict[str, Any] = {
     "learned_with_": dict[str, Any],
     "memory_": Any,  # which `Memory.of` checks against the layout
 }
+CHOICE = {
+    "mechanism": Literal["random", "offsets"],
+    "phi": Numbers("phi"),
+    "target": Numbers("target", low=0),
+    "evidence": Number | None,
+    "ends": Numbers("kinds ends", dtypes="int64", low=0),
+    "by_kind": Numbers("kinds", low=0),
+}
 MAXIMUM = {
     "converged": bool,
     "loglik": Number,
@@ -223,12 +230,7 @@ MAXIMUM = {
     "means": Numbers("features"),
     "covariance": Numbers("parameters parameters"),
     "unused": Numbers("unused", dtypes="int64", low=0),
-    "mechanism": Literal["random", "offsets"],
-    "phi": Numbers("phi"),
-    "target": Numbers("target", low=0),
-    "evidence": Number | None,
-    "ends": Numbers("kinds ends", dtypes="int64", low=0),
-    "by_kind": Numbers("kinds", low=0),
+    **CHOICE,
     "sampled": bool,
     "has_prior": bool,
     "aliases": Numbers("unused features"),
@@ -326,13 +328,6 @@ FOREST = {
 }
 
 
-COARSENING = {
-    "mechanism": Literal["random", "symmetric", "offsets"],
-    "shares": Numbers("offsets", low=0),
-    "evidence": Number | None,
-}
-
-
 def _check_boosting(learner: Any, at: str) -> None:
     from pril.learners.boosting.forest_engine import check_background, check_forest
 
@@ -341,9 +336,10 @@ def _check_boosting(learner: Any, at: str) -> None:
         raise wrong(f"{at}.thresholds", f"{len(learner.order_) - 1} ascending numbers", cut)
     if not set(learner.categories_) <= set(map(str, range(n_features))):
         raise wrong(f"{at}.categories", f"of the {n_features} features", learner.categories_)
-    _check_ends(learner.memory_.ends, len(learner.order_), f"{at}.memory.ends")
-    if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
-        raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
+    choice = learner.memory_.choice
+    _check_ends(choice.ends, len(learner.order_), f"{at}.memory.choice.ends")
+    if not choice.fits(len(learner.order_)):
+        raise wrong(f"{at}.memory.choice.phi", "numbers of the mechanism", choice.phi)
     check_forest(learner.memory_.forest, learner.categories_)
     check_background(learner.memory_.background, learner.memory_.forest, learner.categories_)
 
@@ -356,9 +352,7 @@ BOOSTING = {
     "categories_": dict[str, list[str | bool | float]],
     "memory_": {
         "thresholds": Numbers("cuts"),
-        "ends": Numbers("ranges ends", dtypes="int64", low=0),
-        "chances": Numbers("ranges classes", low=0),
-        "coarsening": COARSENING,
+        "choice": CHOICE,
         "forest": FOREST,
         "background": Numbers("background features", also=np.isnan),
     },

@@ -39,7 +39,6 @@ from pril.learners.boosting.forest_engine import (
     contributions,
     importances,
 )
-from pril.learners.ordered_logit import refuse_many_classes
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
@@ -131,7 +130,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted. Columns of probabilities and margins are in this order.
     order_ : ndarray of shape (n_classes,)
-        The classes, lowest first; at most 64.
+        The classes, lowest first.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
     n_iter_ : int
@@ -294,9 +293,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     def coarsening_(self) -> Coarsening:
         """How classes became ranges."""
         check_ready(self)
-        pairs = zip(self.memory_.ends.tolist(), self.memory_.chances.tolist(), strict=True)
-        table = {(lo, hi): tuple(chances[lo : hi + 1]) for (lo, hi), chances in pairs if lo < hi}
-        return Coarsening.of(**self.memory_.coarsening, table=table)
+        return self.memory_.choice.coarsening(len(self.order_))
 
     def stream(
         self, *, unknown: Literal["error", "ignore"] = "error", strict: bool = False
@@ -395,11 +392,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         return contributions(rows.X, self.memory_.forest, self.memory_.background)
 
     def _label_chances(self, intervals: Array) -> Array:
-        ranks = np.arange(len(self.order_))
-        chances = ((intervals[:, :1] <= ranks) & (ranks <= intervals[:, 1:])).astype(float)
-        for ends, known in zip(self.memory_.ends, self.memory_.chances, strict=True):
-            chances[(intervals == ends).all(axis=1)] = known
-        return chances
+        return self.memory_.choice.relative_chances(np.maximum(intervals, 0), len(self.order_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -477,7 +470,6 @@ def learn(
         if not weight.any():
             raise InputError("class_weight is zero for every row: nothing to learn from")
     counts = ranking.is_labelled(intervals) & (weight > 0.0)
-    refuse_many_classes("OrderedBoosting", len(model.order_))
     n = int(counts.sum())
     if n < 2:
         raise InputError(f"OrderedBoosting needs at least 2 rows with a label, got n_samples = {n}")
@@ -490,7 +482,7 @@ def learn(
             model, features, intervals, weight, groups, rng, threads
         )
         del intervals, weight, counts, groups  # frees memory
-        cross_fitting.warn_of_ends(beginning.knowledge.mechanism)
+        cross_fitting.warn_of_ends(beginning.known)
         home = home or threads
         home.begin(plan, features)
         del plan

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import learning, nouns
 from pril.core.arrays import Array
 from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
-from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
+from pril.core.coarsening import Coarsening, Kinds
 from pril.core.docs import filled
 from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear_engine import Batch
@@ -28,13 +28,12 @@ from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
+from pril.likelihood.by_row import ByRow
 from pril.likelihood.chosen import Choice
 from pril.likelihood.errors import Errors, separated
-from pril.likelihood.mechanisms import shares_of
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
-MOST_CLASSES = 64  # the counts of ranges grow with their cube
 MOST_PARAMETERS = 200  # whose covariance is kept
 COARSENING = {
     "auto": nouns.AUTO,
@@ -52,19 +51,8 @@ def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
     return np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
 
 
-def refuse_many_classes(name: str, n_classes: int) -> None:
-    """Refuse more classes than a learner can count ranges of."""
-    if n_classes > MOST_CLASSES:
-        raise InputError(
-            f"{name} takes at most {MOST_CLASSES} classes, got {n_classes}: put them into bins, "
-            "for example with pril.labels.from_bounds, or use PRIL",
-            hint="model",
-        )
-
-
 def equal_probabilities(n_classes: int) -> Array:
     """Return the start of the thresholds: equal probabilities for a score of 0."""
-    refuse_many_classes("OrderedLogit", n_classes)
     below = np.arange(1, n_classes)
     return np.log(n_classes - below) - np.log(below)
 
@@ -135,7 +123,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+        The classes, sorted. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_)
     n_iter_ : int
         Steps that `fit` took; not set by `partial_fit`.
@@ -472,7 +460,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
         """Return the memory of a stream that has seen these rows and is at the maximum."""
-        memory, kinds = self.engine.blank(self.n_features_in_, len(self.order_)), rows.kinds
+        memory = self.engine.blank(self.n_features_in_, len(self.order_))
         parts, moments = memory.parts(), rows.moments
         n = rows.n_rows
         seen = clock = 0.0
@@ -480,7 +468,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             age = ages(n, self.half_life, some)
             seen += float(age.sum())
             clock += float(age @ np.arange(some.start + 1.0, some.stop + 1.0))
-        each = clock / seen  # what a row weighs in the mean
         parts["u"][0, :-1], parts["n"][:] = found.w, self.median - found.theta
         parts["clock"][0], memory.counts[0] = clock, n
         parts["size"][:] = (
@@ -489,32 +476,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         )
         parts["slopes"][:] = found.maximum.sums.squares / [1.0, max(len(self.order_) - 1, 1)]
         parts["seen"][:] = seen
-        exact = np.bincount(
-            kinds.ends[kinds.exact, 0], rows.moments.rows[kinds.exact], kinds.n_classes
-        )
-        parts["exact"][:] = exact * (seen / n)
-        counts = kinds.spread(rows.weights)
-        parts["total"][:] = each * counts.sum(axis=0)
-        ranges = np.where(kinds.exact, 0.0, rows.weights)
-        narrow, wide = ranges[kinds.narrow].sum(), ranges[kinds.wide].sum()
-        by_offsets = found.problem.mechanism.name == "offsets"
-        overlap = max(kinds.overlap(ranges), LEAST_OVERLAP if by_offsets else 0.0)
-        missing = 0.0 if by_offsets else narrow  # of the ranges that offsets would make
-        labels = [rows.weights.sum(), narrow, wide, overlap * narrow, missing]
-        parts["labels"][:] = each * np.array(labels)
-        if by_offsets:
-            parts["offsets"][:] = (
-                each * narrow * (shares_of(found.phi) if len(found.phi) == 4 else 0.2)
-            )
-        evenly = kinds.spread(ranges)[kinds.narrow].sum(axis=0)
-        parts["at_random"][:] = each * evenly
-        if found.gained is not None:
-            limit = np.inf if by_offsets else -nouns.BENEFIT
-            parts["advantage"][:] = each * min(found.gained, limit)
-        place = dict(zip(map(tuple, kinds.ends.tolist()), counts, strict=True))
-        for (low, high), cells in self._counted(memory).ranges().items():
-            if (low, high) in place:
-                cells[:] = each * place[low, high][low : high + 1]
+        self._counted(memory).hand_over(found, rows, clock / seen)
         return memory
 
     # --- Online ---
@@ -535,13 +497,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
         if not self._is_at_maximum:
-            counted = self._counted(self.memory_)
-            return Coarsening.of(
-                "offsets" if counted.uses_offsets else "random",
-                counted.shares,
-                None if self.coarsening == "random" else counted.evidence,
-                counted.table(),
-            )
+            return self._counted(self.memory_).coarsening(vars(self).get("maximum_", {}))
         return self.choice.coarsening(len(self.order_))
 
     @property
@@ -556,7 +512,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         return Choice(*(known[name] for name in Choice._fields))
 
     def _counted(self, memory: Memory) -> ByRow:
-        return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
+        return ByRow(self.coarsening, len(self.order_), memory.parts())
 
     def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.

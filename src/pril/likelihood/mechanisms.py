@@ -19,14 +19,11 @@ from scipy.special import betaln, expit, softmax
 
 from pril.core.arrays import Array
 from pril.core.coarsening import MOST_STEPS, OFFSETS, Kinds
+from pril.core.nouns import WIDTH_SPREAD
 
 # Logits of the shares of the offsets, by phi: pairs to triples, to both sides, up to down in each.
 LOGITS = np.array([[1, 0, 1, 0], [1, 0, -1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, -1]])
 LOGITS = LOGITS * [1.0, 1.0, 0.5, 0.5]
-# The prior of phi. For the widths, normal: odds of 150 to 1 are within a standard deviation.
-WIDTH_SPREAD = 5.0
-# For the directions, pseudo-rows up, and as many down; fewer where exact labels show the direction.
-DIRECTION_ROWS = 20.0
 SKEW = 1.5  # of the directions in starts: two thirds up, or down
 LEAST_CELL = 1e-9  # a chance in a free table that is not learned, for it is as good as 0
 # Turnbull's shares end when no class changes by more; each step costs as much as all kinds.

@@ -176,7 +176,9 @@ class LabelColumns(NamedTuple):
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
         kind: Any = self.kind
-        found = brackets.Brackets(texts, (), "y", kind.spelling, kind.edges or (), place)
+        found = brackets.Brackets(
+            texts, (), "y", kind.spelling, kind.edges or (), place, "bracket_"
+        )
         edges = kind.edges or tuple(found.ends.edges())
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
@@ -273,7 +275,7 @@ class LabelColumns(NamedTuple):
             return ranking.read(arrow.with_nulls(words, pc.is_in(words, silent)))
         rows = np.unique(codes, return_index=True)[1][-len(texts) :]  # the first of each text
         first = dict(zip(texts, rows.tolist(), strict=False))
-        found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place)
+        found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place, "bracket_")
         classes = np.array([*found.classes(kind.edges).values(), ranking.NO_LABEL])
         return ranking.labels_of(classes[codes], np.array(self.classes, dtype=object))
 

@@ -72,6 +72,7 @@ class FitNotes(Struct, frozen=True):
     contents: Contents | None = None
     csv: CsvStyle | None = None  # how it was written, if not as usual
     rows: int = 0
+    folders: tuple[str, ...] = ()  # the features that were no columns of its files
     learned_rows: int = 0
     holdout: HeldOut | None = None
     labels: LabelKind = Ends()  # no columns: they are not known
@@ -269,6 +270,13 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
+        for name in self.notes.folders:
+            if name in self.columns and name not in table.schema.names:
+                raise TableError(
+                    f"{table.name}: there is no column {name!r}: {self.path} learned it from the "
+                    f"names of folders, {name}=..., which a file alone does not have: pass the "
+                    "folder that holds them, or fit a model with this column left out"
+                )
         words = self.words
         table.read_as(words)
         log.info("model: %s, columns %s", self.name, some_of(self.columns))

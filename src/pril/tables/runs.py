@@ -23,7 +23,7 @@ from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
-from pril.core.weights import label_weights
+from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, shown
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
@@ -293,7 +293,7 @@ def _grow_from_bins(run: Run, n_rows: int, width: int, watch: Callable[[Rounds],
 def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
     """Return intervals of ranks, weights and groups of the rows to learn from."""
     task, intervals = run.task, np.empty((n_rows, 2), dtype=np.int16)
-    weight, n = np.ones(n_rows, dtype=np.float32), 0
+    weight, n = np.ones(n_rows), 0
     groups: list[Any] = []
     for first, cells in _read_again(run, "reading labels", list(task.columns)):
         places, cells = task.to_learn(first, cells)
@@ -302,7 +302,7 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
             own = task.read_weights(cells)
             groups.append(task.read_groups(cells))
             if own is not None:
-                weight[some] = own
+                weight[some] = read_weights(own, cells.num_rows)
             counts, labels = weight[some] > 0.0, run.labels.read(cells)
             with naming_rows(np.flatnonzero(counts)):
                 known = ranking.encode(labels.take(counts), run.model.order_)[1]

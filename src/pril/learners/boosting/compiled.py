@@ -1,12 +1,13 @@
-"""The compiled passes of `OrderedBoosting`: gradients, scores of rows.
+"""The compiled passes of `OrderedBoosting`: what labels say of scores, and scores of rows.
 
-Ranks are 0..K-1. The probabilities of the classes are `rating`'s, from the `odds` of the
-thresholds. The kinds of ranges that occur are numbered; row i has kind ``group[i]``.
+Ranks are 0..K-1. The kinds of labels that occur are numbered; row i has kind ``group[i]``. Cut k is
+the threshold below class k. The chances M of labels are those of `pril.likelihood`: kind u has them
+from number ``first[u]`` on, one for each of its classes, or none if ``first[u]`` is -1.
 """
 
 from __future__ import annotations
 
-from math import exp, isfinite, isnan
+from math import exp, expm1, inf, isfinite, isnan, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ compiled: Any = cached(nogil=True, error_model="numpy")
 
 MOST_EDGES = 127  # between the bins of a feature; one less than a power of two
 LEAST_HESSIAN = 1e-6
-LEAST_CHANCE = 1e-12  # the least probability of a class
+LEAST_LIKELIHOOD = 1e-290  # of a label
 
 ALL_BITS, NO_BITS, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 # Multiplied by it, every single bit leaves another pattern in the top six: its number.
@@ -33,7 +34,8 @@ FEW_ROWS = 10  # walk down the trees: comparing many rows at once takes longer
 class Rows(NamedTuple):
     """What is known of each row beside its features."""
 
-    ends: Any  # (kinds, 2), the lowest and the highest rank of each kind of range
+    ends: Any  # (kinds, 2), the lowest and the highest rank of each kind of label
+    first: Any  # (kinds,), the first of its chances; -1 if they are alike
     group: Any  # (n,), the kind of a row's range
     weight: Any  # (n,)
     fold: Any  # (n,)
@@ -104,46 +106,166 @@ def write_linear_scores(X, mean, slopes, centres, scores):
             scores[j, i] = score
 
 
-# --- Gradients ---
+# --- What labels say of scores ---
 
 
 @part_of_loop
-def write_chances(e, odds, lo, hi, below, p):
-    """Write P(y < k) for k in lo..hi+1 to below, and P(y) for y in lo..hi to p."""
-    below[lo] = 1.0 / (1.0 + e * odds[lo])
-    for y in range(lo, hi + 1):
-        below[y + 1] = 1.0 / (1.0 + e * odds[y + 1])
-        p[y] = max(below[y + 1] - below[y], LEAST_CHANCE)
+def sides(x):
+    """Return 1 / (1 + x) and x / (1 + x), for an x that may be infinite."""
+    below = 1.0 / (1.0 + x)
+    return below, (x * below if x < inf else 1.0)
 
 
 @compiled
-def fill_gradients(e, start, left_out, odds, q, rows, haste, gradient, hessian):
+def fill_gradients(e, start, left_out, odds, M, rows, haste, gradient, hessian):
     """Write the gradients of rows, those of one fold as 0.
 
-    The rows begin at number `start`; `e` is exp(score) of each. Haste is what the learning rate is
-    multiplied by and the l2 penalty divided by.
+    The rows begin at number `start`; `e` is exp(score) of each, and `odds` are exp(-cut). Haste is
+    what the learning rate is multiplied by and the l2 penalty divided by.
     """
-    ends, group, weight, fold = rows
-    below, p = np.empty(len(odds)), np.empty(len(odds) - 1)
+    ends, first, group, weight, fold = rows
     for t in range(len(e)):
         i = start + t
-        u = group[i]
-        lo, hi = ends[u, 0], ends[u, 1]
-        if lo == hi:  # most rows: no sums
-            a, b = 1.0 / (1.0 + e[t] * odds[lo + 1]), 1.0 / (1.0 + e[t] * odds[lo])
-            g, h = 1.0 - a - b, a * (1.0 - a) + b * (1.0 - b)
-        else:
-            write_chances(e[t], odds, lo, hi, below, p)
-            z = g = h = 0.0
-            for y in range(lo, hi + 1):
-                a, b, r = below[y + 1], below[y], q[u, y] * p[y]
-                z += r
-                g += r * (1.0 - a - b)
-                h += r * (a * (1.0 - a) + b * (1.0 - b))
-            g, h = g / z, h / z
         w = 0.0 if fold[i] == left_out else weight[i] * haste
+        u = group[i]
+        low, high = ends[u, 0], ends[u, 1]
+        a, above = sides(e[t] * odds[low])
+        b, over = sides(e[t] * odds[high + 1])
+        g, h = over - a, a * above + b * over
+        if first[u] >= 0:  # expected over the classes of the label
+            z = g = h = 0.0
+            for y in range(low, high + 1):
+                b, over = sides(e[t] * odds[y + 1])
+                r = M[first[u] + y - low] * max(b * above - a * over, 0.0)
+                z += r
+                g += r * (over - a)
+                h += r * (a * above + b * over)
+                a, above = b, over
+            z = max(z, LEAST_LIKELIHOOD)
+            g, h = g / z, h / z
         gradient[i] = w * haste * g
         hessian[i] = w * max(h, LEAST_HESSIAN)
+
+
+@compiled
+def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_theta):
+    """Write the log-likelihood of several models, and its derivatives.
+
+    Model j has the scores ``scores[:, j]`` and the cuts ``cuts[j]``, of which the outer ones are
+    infinite; it leaves out the folds of which ``is_out[j]`` is true. Derivatives are by each score
+    and by the thresholds. If chances are alike, a likelihood is a product, right in both tails.
+    """
+    ends, first, group, weight, fold = rows
+    n_models, n_cuts = cuts.shape
+    width, pull = np.empty((n_models, len(ends))), np.empty((n_models, len(ends)))
+    by_cut = np.zeros((n_models, n_cuts))
+    for j in range(n_models):
+        value[j] = 0.0
+        for u in range(len(ends)):
+            gap = cuts[j, ends[u, 1] + 1] - cuts[j, ends[u, 0]]
+            width[j, u] = log(-expm1(-gap))
+            pull[j, u] = 1.0 / expm1(gap) if gap < 700.0 else 0.0
+    for i in range(len(scores)):
+        u = group[i]
+        low, high = ends[u, 0], ends[u, 1]
+        for j in range(n_models):
+            slope[i, j] = 0.0
+            w = weight[i]
+            if w == 0.0 or (fold[i] >= 0 and is_out[j, fold[i]]):
+                continue
+            f = scores[i, j]
+            if first[u] < 0:
+                c, d = f - cuts[j, low], f - cuts[j, high + 1]
+                p, q = exp(-abs(c)), exp(-abs(d))
+                log_z = width[j, u] + min(c, 0.0) - max(d, 0.0) - log((1.0 + p) * (1.0 + q))
+                below = (p if c > 0.0 else 1.0) / (1.0 + p)
+                over = (1.0 if d > 0.0 else q) / (1.0 + q)
+                value[j] += w * log_z
+                slope[i, j] = w * (below - over)
+                by_cut[j, low] -= w * (below + pull[j, u])
+                by_cut[j, high + 1] += w * (over + pull[j, u])
+                continue
+            z = 0.0
+            a, above = sides(exp(f - cuts[j, low]))
+            for y in range(low, high + 1):
+                b, over = sides(exp(f - cuts[j, y + 1]))
+                z += M[first[u] + y - low] * b * above * -expm1(cuts[j, y] - cuts[j, y + 1])
+                a, above = b, over
+            z = max(z, LEAST_LIKELIHOOD)
+            value[j] += w * log(z)
+            last, total = 0.0, 0.0
+            for k in range(low, high + 2):
+                a, above = sides(exp(f - cuts[j, k]))
+                own = M[first[u] + k - low] if k <= high else 0.0
+                added = w * (last - own) * a * above / z
+                by_cut[j, k] += added
+                total += added
+                last = own
+            slope[i, j] = -total
+    by_theta[:] = by_cut[:, 1:-1]
+
+
+@compiled
+def add_kind_sums(Z, scores, group, weight, ends, first, cut, M, sums):
+    """Add what rows with features Z and such scores say; return their log-likelihood.
+
+    The sums are those of `pril.likelihood.sums.KindSums`.
+    """
+    by_w, by_ww, by_w_local, first_sums, outer, second, mixed = sums
+    value, m, d, n_all = 0.0, second.shape[1], Z.shape[1], len(cut)
+    place, part = np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
+    tilt, density = np.empty(m), np.empty(m)
+    for i in range(len(scores)):
+        u, w, f = group[i], weight[i], scores[i]
+        low, high = ends[u, 0], ends[u, 1]
+        varies = first[u] >= 0
+        n_cuts = high - low + 2 if varies else 2
+        z, n, last_cut, last_above = 0.0, n_cuts, 0.0, 0.0
+        for c in range(n_cuts):
+            k = low + c if varies else (low, high + 1)[c]
+            below, above = sides(exp(f - cut[k]))
+            density[c], tilt[c], place[c] = below * above, above - below, c
+            if c > 0:
+                gap = -expm1(last_cut - cut[k])
+                p = below * last_above * gap
+                part[n_cuts + c - 1] = p
+                z += p * (M[first[u] + c - 1] if varies else 1.0)
+            last_cut, last_above = cut[k], above
+        z = max(z, LEAST_LIKELIHOOD)
+        value += w * log(z)
+        last = 0.0
+        for c in range(n_cuts):
+            own = 0.0 if c == n_cuts - 1 else M[first[u] + c] if varies else 1.0
+            part[c] = (last - own) * density[c] / z
+            second[u, c] += w * part[c] * tilt[c]
+            last = own
+        if varies:
+            n = 2 * n_cuts - 1
+            for c in range(n_cuts):
+                mixed[u, c] += w * density[c] / z
+            for c in range(n_cuts - 1):
+                part[n_cuts + c] /= z
+                place[n_cuts + c] = m + c
+        whole = curve = 0.0
+        for c in range(n_cuts):
+            whole += part[c]
+            curve -= part[c] * tilt[c]
+        curve += whole * whole
+        for j in range(d):
+            by_w[j] -= Z[i, j] * w * whole
+            for k in range(d):
+                by_ww[j, k] += Z[i, j] * Z[i, k] * w * curve
+            for c in range(n_cuts):
+                k = low + c if varies else (low, high + 1)[c]
+                by_w_local[j, k] += Z[i, j] * w * part[c] * (tilt[c] - whole)
+            for c in range(n - n_cuts):
+                change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
+                by_w_local[j, n_all + first[u] + c] += Z[i, j] * w * change
+        for a in range(n):
+            first_sums[u, place[a]] += w * part[a]
+            for b in range(a, n):
+                outer[u, place[a], place[b]] += w * part[a] * part[b]
+    return value
 
 
 # --- Scores ---

@@ -6,40 +6,31 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import combinations
-from typing import Any, NamedTuple, Self
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
 
-from pril.core import fitting
 from pril.core.arrays import Array
-from pril.core.coarsening import TINY, Kinds, Mechanism, doubt_of
-from pril.core.fitting import Knowledge
-from pril.core.likelihood import Chances, InMemory, Sums, total
-from pril.core.rows import batches, frozen
+from pril.core.coarsening import Kinds
 from pril.errors import InputError
-from pril.features import LandmarkFeatures
-from pril.learners.boosting import compiled
+from pril.learners.boosting import held_out
 from pril.learners.boosting.compiled import Forest, Rows
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
 from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, parameters_of
 from pril.learners.boosting.forest_engine import BoostedTrees, background_size, read_trees
+from pril.learners.boosting.held_out import Chosen
+from pril.learners.boosting.starts import Start, View, learn_starts
+from pril.likelihood.chosen import Choice
+from pril.likelihood.fitting import Settings
+from pril.likelihood.rows import total
+from pril.likelihood.sums import KindSums
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
-# Of starts: the penalties of their weights, and how many steps find them.
-ALPHA, LANDMARK_ALPHA, MOST_STEPS = 0.3, 3.0, 30
-# Of the weights of the starts, which are drawn to the same; rounds will improve the rest.
-MIX_ALPHA, MIX_STEPS = 1.0, 10
-LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
-MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
-LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
-GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
 # After so many rounds, boosters that still improve are half as careful: the learning rate is twice
 # the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
 HALF_AS_CAREFUL = 50
@@ -107,9 +98,8 @@ class Beginning(NamedTuple):
     """What is known before the first tree, beside the plan of the folds."""
 
     n_rows: int
-    knowledge: Knowledge
-    doubt: Array  # (K,), see `Mechanism.chance`
-    evidence: float | None  # for offsets
+    known: Chosen
+    weights: Array  # (kinds,), of the labels
     arrays: dict[str, Array]  # of the forest
     centre: float  # of the thresholds
     bins: Bins
@@ -120,7 +110,7 @@ class Grown(NamedTuple):
     """Trees, and what was known when the last of them had grown."""
 
     rounds: Rounds
-    knowledge: Knowledge
+    known: Chosen
     trees: list[list[str]]  # of each fold, in LightGBM's text
 
 
@@ -181,42 +171,43 @@ def make_plan(
     The model knows its parameters, classes, categories and features. Intervals are the labels as
     ranks, the mean of the weights is 1, and groups are numbered from 0 on; None: each row is one.
     """
-    n_classes, n, trust = len(model.order_), source.n_rows, float(model.trust)
+    n_classes, n = len(model.order_), source.n_rows
     signs = find_constraints(model.monotonic_cst, model)
     kinds, group = Kinds.of(intervals, n_classes)
     order = rng.permutation(n)
     n_folds, fold = split(groups, model.n_folds, order)
-    rows = Rows(kinds.ends, group.astype(np.int16), weight.astype(np.float32), fold)
+    alike = np.full(len(kinds.ends), -1)
+    rows = Rows(kinds.ends, alike, group.astype(np.int32), weight.astype(np.float32), fold)
     order, is_whole = order[:MOST_SAMPLED], n <= MOST_SAMPLED
     some = np.sort(order)
     sample, order = source.take(some), np.searchsorted(some, order)
-    there = rows if is_whole else Rows(kinds.ends, *(part[some] for part in rows[1:]))
+    there = rows if is_whole else Rows(kinds.ends, alike, *(part[some] for part in rows[2:]))
 
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
     view = View.of(X, categorical, signs, order, n_folds)
-    known = intervals[kinds.exact[group], 0]
-    doubt = doubt_of(np.bincount(known, minlength=n_classes), trust)
+    asked = Settings(held_out.MIX_ALPHA, float(model.trust), model.coarsening)
+    learn, every = partial(learn_starts, view, kinds=kinds, n_folds=n_folds), np.arange(len(some))
 
-    def start(chances: Chances | None) -> tuple[list[Start], Array, fitting.Fit, Knowledge]:
-        starts = learn_starts(view, there, kinds, n_folds, trust, chances, threads.map)
-        return starts, *mix_starts(starts, there, kinds, trust, model.coarsening)
+    def mixed_by(starts: list[Start], known: Chosen | None) -> tuple[Array, Chosen]:
+        scores = np.column_stack([start.scores[there.fold, every] for start in starts])
+        weight = there.weight.astype(np.float64)
+        return held_out.mix(scores.astype(np.float64), there.group, weight, kinds, asked, known)
 
-    starts, mix, found, knowledge = start(None)
-    mechanism = found.maximum.mechanism
-    if mechanism is not None:
-        # Starts that assume a direction would find it again; exact labels show which it is.
-        if mechanism.name == "offsets" and not kinds.exact.any():
-            mechanism = replace(mechanism, name="symmetric")
-        _, q = mechanism.step(found.maximum.sums.counts, doubt)
-        starts, mix, found, knowledge = start(Chances(kinds, q))
+    starts, learned = learn(rows=there, M=np.empty(0), begun=[])
+    mix, known = mixed_by(starts, None)
+    if not known.is_random:
+        assumed = known.without_direction()
+        starts, _ = learn(rows=there._replace(first=known.first), M=assumed.chances, begun=learned)
+        mix, known = mixed_by(starts, known)
     mixed, arrays, centre = mix_models(view, starts, mix)
     arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
     plan = Plan(
-        rows=rows,
+        rows=rows._replace(first=known.first),
         parameters=parameters_of(model, signs),
         bins=bins,
         sample=bins.codes(sample),
+        shown=np.sort(some[order[: held_out.MOST_SAMPLED]]),
         mean=arrays["mean"],
         slopes=np.ldexp(mixed.slopes, exponents),
         centres=mixed.centres,
@@ -225,142 +216,14 @@ def make_plan(
     )
     beginning = Beginning(
         n_rows=n,
-        knowledge=knowledge,
-        doubt=doubt,
-        evidence=found.evidence,
+        known=known,
+        weights=np.bincount(group, rows.weight, len(kinds.ends)),
         arrays=arrays,
         centre=centre,
         bins=bins,
         background=sample[order[: background_size(sample.shape[1])]].astype(np.float64),
     )
     return plan, beginning
-
-
-# --- Where boosters start: linear scores of the features and, if the rows are few, of landmarks --
-
-
-class View(NamedTuple):
-    """Features as starts get them: standardised, and if the rows are few, as landmark features."""
-
-    X: Array  # as they are
-    Z: Array  # standardised, 0 where they are missing, or no numbers
-    mean: Array
-    scale: Array
-    width: Array  # by which features are multiplied for landmarks
-    signs: Array  # (features,), the sign that each slope must have, 0 if it may have any
-    landmarks: LandmarkFeatures | None
-
-    @classmethod
-    def of(cls, X: Array, categorical: list[int], signs: Array, order: Array, n_folds: int) -> Self:
-        """Look at features, of which some are no numbers; landmarks are chosen in this order."""
-        scaler = StandardScaler(copy=False)
-        with np.errstate(all="ignore"):
-            for batch in batches(len(X), 1 << 16):
-                scaler.partial_fit(X[batch])
-        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
-        scaler.scale_[categorical] = np.inf
-        mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
-        scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
-        Z: Array = np.nan_to_num(scaler.transform(X.copy()), copy=False)
-        width = np.where(varies, GAMMA / max(varies.sum(), 1) / scale, 0.0)
-        is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS and n_folds <= MOST_CROSSED
-        landmarks = None
-        if is_small and varies.any() and not signs.any():  # near them, a score rises and falls
-            landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
-            landmarks.fit(Z[order])  # the order of the rows must not matter
-        return cls(X, Z, mean, scale, width, signs, landmarks)
-
-
-class Start(NamedTuple):
-    """Linear models, one for each fold, which has not seen it."""
-
-    slopes: Array  # (folds, features)
-    centres: Array  # (folds,), the means of their thresholds
-    scores: Array  # (folds, n), centred
-
-
-def learn_starts(
-    view: View,
-    rows: Rows,
-    kinds: Kinds,
-    n_folds: int,
-    trust: float,
-    chances: Chances | None,
-    each: Callable[..., list[Any]],
-) -> list[Start]:
-    """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
-
-    Without chances of ranges, they are taken to be at random. Folds may have no row. `each` is like
-    `map`. Landmark models fit the rows that they have seen so well that trees could not learn from
-    what is left. So they are crossed: each row of another fold is scored by a model that has not
-    seen this fold either.
-    """
-    weight, fold = rows.weight.astype(np.float64), rows.fold
-    own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
-    crossed = list(combinations(range(n_folds), 2)) if n_folds > 2 else []
-
-    def learn(
-        Z: Array, alpha: float, signs: Array | float, pairs: list[tuple[int, int]]
-    ) -> tuple[Array, Array]:
-        """Return slopes and centres of models without folds, then without pairs of folds."""
-        some = InMemory(Z, rows.group, weight, kinds)
-        problem = fitting.Problem(some, fitting.Settings(alpha, trust, "random", MOST_STEPS))
-        blank = problem.blank if chances is None else replace(problem.blank, chances=chances)
-        maximum = problem.fit(blank, em_gain=fitting.LEAST_GAIN)
-        is_wrong = signs * maximum.point.weights < 0.0
-        if is_wrong.any():  # these slopes are 0 if their features are
-            return learn(np.where(is_wrong, 0.0, Z), alpha, signs, pairs)
-        points = fitting.without_folds(some, problem.settings, maximum, fold, [*own, *pairs], each)
-        slopes = np.array([point.weights for point in points])
-        slopes[slopes * signs < 0.0] = 0.0
-        cuts = np.array([point.thresholds for point in points])
-        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1)
-
-    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
-        scores = np.empty((n_folds, len(X)), dtype=np.float32)
-        compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
-        return Start(slopes, centres, scores)
-
-    slopes, centres = learn(view.Z, ALPHA, view.signs, [])
-    models = [scored(view.X, view.mean, slopes / view.scale, centres)]
-    if view.landmarks is not None:
-        mapped = view.landmarks.transform(view.Z)
-        slopes, centres = learn(mapped, LANDMARK_ALPHA, 0.0, crossed)
-        zero = np.zeros(mapped.shape[1])
-        models.append(scored(mapped, zero, slopes[:n_folds], centres[:n_folds]))
-        for pair, slope, centre in zip(crossed, slopes[n_folds:], centres[n_folds:], strict=True):
-            for one, other in (pair, pair[::-1]):
-                there = np.flatnonzero(fold == other)
-                models[1].scores[one, there] = mapped[there] @ slope - centre
-    return models
-
-
-def mix_starts(
-    starts: list[Start], rows: Rows, kinds: Kinds, trust: float, coarsening: str
-) -> tuple[Array, fitting.Fit, Knowledge]:
-    """Return the weights of starts, the fit to held-out scores that shows them, and what else.
-
-    They are those of an ordered logit, without those that would be negative.
-    """
-    every, weight = np.arange(len(rows.fold)), rows.weight.astype(np.float64)
-    scores = np.column_stack([start.scores[rows.fold, every] for start in starts])
-    scores = scores.astype(np.float64)
-    mix = np.ones(scores.shape[1])
-    known: fitting.Fit | None = None
-    while True:
-        used = scores[:, mix > 0.0]
-        size = float(used.std(axis=0).mean()) + TINY  # so that the penalty does not depend on it
-        held_out = InMemory(used / size, rows.group, weight, kinds, used.mean(axis=1))
-        settings = fitting.Settings(MIX_ALPHA, trust, coarsening, MIX_STEPS, is_held_out=True)
-        if known is None:
-            known = fitting.fit(held_out, settings)
-        else:  # how classes become ranges is known
-            problem, (point, _, mechanism) = fitting.Problem(held_out, settings), known.maximum[:3]
-            start = replace(problem.blank, chances=point.chances)
-            known = known._replace(maximum=problem.fit(start, mechanism))
-        mix[mix > 0.0] = np.maximum(1.0 / used.shape[1] + known.w / size, 0.0)
-        if np.count_nonzero(mix) in (0, used.shape[1]):
-            return mix, known, known.knowledge(held_out, trust)
 
 
 def mix_models(
@@ -395,16 +258,20 @@ def mix_models(
 
 def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watch | None) -> Grown:
     """Grow trees until no round is better; keep those of the best round, and what it knew."""
-    rounds, n = Rounds(most, patience), beginning.n_rows
-    knowledge = kept = beginning.knowledge
-    first = FIRST_HASTE if n >= HASTY_ROWS else 1.0
+    rounds, known, weights = Rounds(most, patience), beginning.known, beginning.weights
+    kept, first = known, FIRST_HASTE if beginning.n_rows >= HASTY_ROWS else 1.0
+
+    constant = float(known.mechanism.frequencies(weights)[0] @ weights)
+
+    def look(theta: Array, M: Array) -> KindSums:
+        return total(home.each(Fold.look, theta, M), KindSums.plus)
+
     while not rounds.are_over:
         haste = first * (1.0 + len(rounds) / HALF_AS_CAREFUL)
-        shown = home.each(Fold.learn, knowledge.theta, knowledge.chance, haste)
-        sums = total(shown, Sums.plus)
-        knowledge = knowledge.improved(sums, beginning.doubt)
-        if rounds.add(-sums.loglik / n):
-            kept = knowledge
+        shown = home.each(Fold.learn, known.theta, known.chances, haste)
+        loglik, known = held_out.improved(known, weights, shown, look)
+        if rounds.add(-(loglik + constant) / weights.sum()):
+            kept = known
         if watch:
             watch(rounds)
     return Grown(rounds, kept, home.each(Fold.trees, rounds.best))
@@ -412,18 +279,13 @@ def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watc
 
 def plant(beginning: Beginning, grown: Grown, categories: dict[str, list[Any]]) -> BoostedTrees:
     """Return what was learned, without LightGBM and bins."""
-    knowledge, texts = grown.knowledge, [text for texts in grown.trees for text in texts]
+    known, texts = grown.known, [text for texts in grown.trees for text in texts]
     trees = beginning.bins.unbinned(read_trees(texts, categories))
     trees["leaf"] /= len(grown.trees)
+    mechanism = known.mechanism
     return BoostedTrees(
-        thresholds=knowledge.theta + beginning.centre,
-        ends=knowledge.mechanism.kinds.ends,
-        chances=knowledge.chance,
-        coarsening={
-            "mechanism": knowledge.mechanism.name,
-            "shares": knowledge.mechanism.shares,
-            "evidence": beginning.evidence,
-        },
+        thresholds=known.theta + beginning.centre,
+        choice=Choice.of(mechanism, known.phi, known.evidence, mechanism.kinds, beginning.weights),
         forest=Forest(**beginning.arrays, **trees),
         background=beginning.background,
     )
@@ -440,10 +302,10 @@ def warn_of_rounds(rounds: Rounds) -> None:
         )
 
 
-def warn_of_ends(mechanism: Mechanism) -> None:
+def warn_of_ends(known: Chosen) -> None:
     """Warn if nothing tells the classes at both ends from their neighbours."""
-    kinds = mechanism.kinds
-    if mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
+    kinds = known.mechanism.kinds
+    if known.mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
         warnings.warn(
             "no label is exact, and the ranges do not look as if raters went up and down alike at "
             "every class: the classes at both ends cannot be told from their neighbours; a few "

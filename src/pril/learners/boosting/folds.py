@@ -14,14 +14,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pril.core.arrays import Array
-from pril.core.coarsening import Kinds
-from pril.core.fitting import point_of
-from pril.core.likelihood import Block, Point, Sums, total
 from pril.core.rating import FARTHEST, exp_of, odds_of
 from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.features import MOST_BINS, Bins
+from pril.learners.boosting.held_out import Shown, sums_of
+from pril.likelihood.rows import total
+from pril.likelihood.sums import KindSums
 
 T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
@@ -142,11 +142,13 @@ class Fold:
         data: Any,
         parameters: dict[str, Any],
         scores: Array,
+        sample: Array,
         turn: Turn,
     ) -> None:
         self.number, self.rows, self.scores = number, rows, scores
         self.data, self.parameters, self.turn = data, parameters, turn
         self.held_out = np.flatnonzero(rows.fold == number).astype(np.int32)
+        self.sample = sample[rows.fold[sample] == number]
         # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
         self.is_kept = len(scores) <= MOST_KEPT
         self.start = scores.copy() if self.is_kept else scores
@@ -154,23 +156,38 @@ class Fold:
         self.texts: list[str] = []  # of each tree, of those that have no booster any more
         self.n_trees: list[int] = []  # after each round: one that finds no split may add none
 
-    def learn(self, theta: Array, chance: Array, haste: float) -> Sums:
+    def learn(self, theta: Array, M: Array, haste: float) -> Shown:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
-            self._grow(*self._gradients(odds_of(theta), chance, haste))
-        point = point_of(Kinds(self.rows.ends, len(theta) + 1), theta, chance)
-        return total((self._shown(point, block) for block in self._held_out()), Sums.plus)
+            self._grow(*self._gradients(odds_of(theta), M, haste))
+        weight = self.rows.weight[self.sample].astype(np.float64)
+        return Shown(self.look(theta, M), self._of(self.sample), weight)
+
+    def look(self, theta: Array, M: Array) -> KindSums:
+        """Return what the rows inside show of thresholds and chances."""
+        ends, first, group, weight, fold = self.rows
+
+        def sums(batch: slice) -> KindSums:
+            some = self.held_out[batch]
+            rows = compiled.Rows(ends, first, group[some], weight[some], fold[some])
+            return sums_of(np.empty((len(some), 0)), self._of(some), rows, theta, M)
+
+        return total(map(sums, batches(max(len(self.held_out), 1), BATCH)), KindSums.plus)
+
+    def _of(self, some: Array) -> Array:
+        """Return the scores of some rows."""
+        return np.clip(self.scores[some], -FARTHEST, FARTHEST, dtype=np.float64)
 
     def trees(self, n_rounds: int) -> list[str]:
         """Return LightGBM's text of the trees of the first rounds."""
         return self._all_texts()[: max(self.n_trees[:n_rounds], default=0)]
 
-    def _gradients(self, odds: Array, chance: Array, haste: float) -> Array:
+    def _gradients(self, odds: Array, M: Array, haste: float) -> Array:
         gradients = np.empty((2, len(self.scores)), dtype=np.float32)
         for batch in batches(len(self.scores), BATCH):
             e = exp_of(self.scores[batch])
             compiled.fill_gradients(
-                e, batch.start, self.number, odds, chance, self.rows, haste, *gradients
+                e, batch.start, self.number, odds, M, self.rows, haste, *gradients
             )
         return gradients
 
@@ -200,20 +217,6 @@ class Fold:
         text: str = self.booster.model_to_string()
         return self.texts + text.partition("\nend of trees")[0].split("\nTree=")[1:]
 
-    def _held_out(self) -> Iterator[Block]:
-        """Return the held-out rows, in batches: no features, but scores."""
-        for batch in batches(max(len(self.held_out), 1), BATCH):
-            some = self.held_out[batch]
-            scores = np.clip(self.scores[some], -FARTHEST, FARTHEST, dtype=np.float64)
-            weight = self.rows.weight[some].astype(np.float64)
-            yield Block(np.empty((len(some), 0)), self.rows.group[some], weight, scores)
-
-    def _shown(self, point: Point, block: Block) -> Sums:
-        sums = point.sums(block)
-        if point.chances.q is None:  # then, there are no ranges
-            return sums
-        return sums._replace(information=point.expected_information(block))
-
 
 class Encoded(NamedTuple):
     """Rows as folds get them."""
@@ -229,6 +232,7 @@ class Plan(NamedTuple):
     parameters: dict[str, Any]  # LightGBM's
     bins: Bins
     sample: Array  # the codes of a sample of the rows
+    shown: Array  # the rows that show the shares of the classes
     mean: Array  # (features,), with slopes and centres: the linear models to start from
     slopes: Array  # (folds, features)
     centres: Array  # (folds,)
@@ -256,7 +260,7 @@ class Plan(NamedTuple):
         data = dataset(self.sample, categorical, self.parameters, n, codes)
         turn: Turn = threading.Lock() if self.is_scarce and n > MOST_KEPT else nullcontext()
         return [
-            Fold(j, self.rows, data, self.parameters, own, turn)
+            Fold(j, self.rows, data, self.parameters, own, self.shown, turn)
             for j, own in zip(numbers, scores, strict=True)
         ]
 

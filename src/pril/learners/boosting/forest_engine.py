@@ -23,6 +23,7 @@ from pril.errors import InputError, InputTypeError, OverflowedError, RowError
 from pril.learners.boosting import compiled, shapley
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 from pril.learners.boosting.features import LARGEST, Codes, encoded, feature_name
+from pril.likelihood.chosen import Choice
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread
 # The arrays of a tree, and of a forest.
@@ -34,15 +35,14 @@ class BoostedTrees(NamedTuple):
     """What boosting has learned: a score, thresholds that cut it into classes, and coarsening."""
 
     thresholds: Array
-    ends: Array  # (kinds, 2), the lowest and the highest rank of each kind of range
-    chances: Array  # (kinds, K), P(range | class); 1 for exact labels
-    coarsening: dict[str, Any]  # what `Coarsening.of` takes but for the table
+    choice: Choice  # how classes become labels
     forest: Forest
     background: Array  # (rows, features), rows of the training set, to which others are compared
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
-        return {**self._asdict(), "forest": self.forest._asdict()}
+        plain = {"choice": self.choice._asdict(), "forest": self.forest._asdict()}
+        return {**self._asdict(), **plain}
 
 
 class ForestEngine(NamedTuple):
@@ -86,7 +86,8 @@ class ForestEngine(NamedTuple):
 
     def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> BoostedTrees:
         """Return what `BoostedTrees.to_plain` gave."""
-        return BoostedTrees(**{**plain, "forest": Forest(**plain["forest"])})
+        parts = {"choice": Choice(**plain["choice"]), "forest": Forest(**plain["forest"])}
+        return BoostedTrees(**{**plain, **parts})
 
     def n_scores(self, n_classes: int) -> int:
         """Return the number of scores of a row."""
@@ -286,6 +287,7 @@ BACKGROUND_ROWS, BACKGROUND_CELLS = 100, 1 << 18  # of wide tables, fewer rows: 
 MOST_STEPS = 200_000_000  # of importances: landmarks, times background, times rows
 MOST_CELLS = 1 << 21  # of rows that are explained at once
 MOST_NODES = 32  # of a quadrature
+MOST_SCORE = 1e300  # of the background, and how far it is from landmarks: sums of these are finite
 
 
 def background_size(n_features: int) -> int:
@@ -376,14 +378,15 @@ def check_background(background: Array, forest: Forest, categories: dict[str, li
             raise InputError(f"the model is damaged: background has unknown categories of {k}")
     if len(background) == 0:
         raise InputError("the model is damaged: background has no row")
-    total = 0.0
+    total, places = 0.0, np.abs(forest.landmarks).max(axis=0, initial=0.0)
     with np.errstate(over="ignore"):
         largest = np.nan_to_num(np.abs(background - forest.mean)).max(axis=0)
         for names, sizes in {
             "mean and forest.slope": largest * np.abs(forest.slope),
             "similarity": np.abs(forest.similarity),
             "leaf": np.abs(forest.leaf),
+            "width and forest.landmarks": largest * np.abs(forest.width) + places,
         }.items():
             total += float(sizes.sum())
-            if not np.isfinite(total):
+            if not total <= MOST_SCORE:
                 raise InputError(f"the model is damaged: forest.{names} make scores overflow")

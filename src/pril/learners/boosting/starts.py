@@ -1,0 +1,274 @@
+"""Where boosters start: linear scores of the features and, if the rows are few, of landmarks.
+
+A model is learned without each fold, so that it may score that fold, from labels whose chances are
+known: at random, or as held-out scores have shown. All of these models are found together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import issparse
+from sklearn.preprocessing import StandardScaler
+
+from pril.core.arrays import Array
+from pril.core.coarsening import Kinds
+from pril.core.links import LOGIT
+from pril.core.rows import batches, frozen
+from pril.core.threads import with_one_blas_thread
+from pril.features import LandmarkFeatures
+from pril.learners.boosting import compiled
+from pril.learners.boosting.compiled import Rows
+from pril.likelihood.fitting import Problem
+from pril.likelihood.mechanisms import Cells, Random, Table
+from pril.likelihood.newton import Maximum
+from pril.likelihood.priors import Priors, evenly_shared
+from pril.likelihood.rows import Frame, InMemory
+
+# The penalty of the weights of standardised features, and how many pseudo-rows of all classes
+# together keep one without rows from vanishing.
+ALPHA, CLASS_ROWS = 3.0, 3.0
+MOST_STEPS = 100  # to a maximum; more are never needed
+GAIN = 1e-3  # of the log-likelihood: a last step that gains less does not change what trees add to
+FOLD_STEPS = 50  # by one matrix for all models; those that take more have a matrix of their own
+LANDMARK_ROWS = 5000  # from here on, trees find by themselves what landmarks show
+MOST_CROSSED = 16  # folds: crossing landmark models takes one for each pair of folds
+LANDMARK_CELLS = 1 << 23  # of X, for landmarks that do not take more time than the trees
+GAMMA = 0.6  # of `LandmarkFeatures`, times the number of features
+
+
+class View(NamedTuple):
+    """Features as starts get them: standardised, and if the rows are few, as landmark features."""
+
+    X: Array  # as they are
+    Z: Array  # standardised, 0 where they are missing, or no numbers
+    mean: Array
+    scale: Array
+    width: Array  # by which features are multiplied for landmarks
+    signs: Array  # (features,), the sign that each slope must have, 0 if it may have any
+    landmarks: LandmarkFeatures | None
+    mapped: Array | None  # landmark features
+
+    @classmethod
+    def of(cls, X: Array, categorical: list[int], signs: Array, order: Array, n_folds: int) -> Self:
+        """Look at features, of which some are no numbers; landmarks are chosen in this order."""
+        scaler = StandardScaler(copy=False)
+        with np.errstate(all="ignore"):
+            for batch in batches(len(X), 1 << 16):
+                scaler.partial_fit(X[batch])
+        scaler.scale_[np.isnan(scaler.scale_)] = np.inf  # too large to be scaled: not used
+        scaler.scale_[categorical] = np.inf
+        mean = scaler.mean_ = np.nan_to_num(scaler.mean_, posinf=0.0, neginf=0.0)
+        scale, varies = scaler.scale_, (scaler.var_ > 0.0) & np.isfinite(scaler.scale_)
+        Z: Array = np.nan_to_num(scaler.transform(X.copy()), copy=False)
+        width = np.where(varies, GAMMA / max(varies.sum(), 1) / scale, 0.0)
+        is_small = len(X) < LANDMARK_ROWS and X.size <= LANDMARK_CELLS and n_folds <= MOST_CROSSED
+        landmarks = mapped = None
+        if is_small and varies.any() and not signs.any():  # near them, a score rises and falls
+            landmarks = LandmarkFeatures(gamma=GAMMA / varies.sum(), random_state=0)
+            landmarks.fit(Z[order])  # the order of the rows must not matter
+            mapped = landmarks.transform(Z)
+        return cls(X, Z, mean, scale, width, signs, landmarks, mapped)
+
+
+class Start(NamedTuple):
+    """Linear models, one for each fold, which has not seen it."""
+
+    slopes: Array  # (folds, features)
+    centres: Array  # (folds,), the means of their thresholds
+    scores: Array  # (folds, n), centred
+
+
+@dataclass(frozen=True, eq=False)
+class Assumed(Random):
+    """What is assumed of labels while starts are learned."""
+
+    known: Cells
+    M: Array
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cells of which chances are known."""
+        return self.known
+
+    def table(self, phi: Array) -> Table:
+        """Return their chances."""
+        return Table(self.M, np.empty((len(self.M), 0)), lambda _: np.empty((0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """Linear models of some features, one for each set of folds that is left out.
+
+    Rows in no fold, one of each class at the mean of the features, are the prior of the classes.
+    """
+
+    Z: Array  # (n, d), about their means
+    rows: Rows
+    kinds: Kinds
+    M: Array
+
+    @classmethod
+    def of(cls, Z: Array, rows: Rows, kinds: Kinds, M: Array) -> Self:
+        """Add the rows of the prior to such rows, whose labels have these chances."""
+        K, ranks = kinds.n_classes, np.arange(kinds.n_classes)
+        every = Kinds(np.vstack([kinds.ends, np.column_stack([ranks, ranks])]), K)
+        weight = np.append(rows.weight.astype(np.float64), np.full(K, CLASS_ROWS / K))
+        known = Rows(
+            every.ends,
+            np.append(rows.first, np.full(K, -1)),
+            np.append(rows.group, len(kinds.ends) + ranks),
+            weight,
+            np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
+        )
+        return cls(np.vstack([Z, np.zeros((K, Z.shape[1]))]), known, every, M)
+
+    def with_chances(self, first: Array, M: Array) -> Models:
+        """Return the same models from labels with other chances."""
+        first = np.append(first, np.full(self.kinds.n_classes, -1))
+        return replace(self, rows=self.rows._replace(first=first), M=M)
+
+    def problem(self, weight: Array) -> Problem:
+        """Return the problem of a model for which rows weigh so much."""
+        d, varies = self.Z.shape[1], self.rows.first >= 0
+        mechanism = Assumed(self.kinds, Cells(self.kinds, varies), self.M)
+        rows = InMemory(self.Z, self.rows.group, weight, self.kinds)
+        frame = Frame(np.zeros(d), np.ones(d))
+        return Problem(rows, mechanism, Priors(np.full(d, ALPHA), None), LOGIT, frame)
+
+    @with_one_blas_thread
+    def whole(self, start: Array | None) -> Maximum:
+        """Return the model of all rows, from a start that was found with other chances, if any."""
+        (n, d), weight = self.Z.shape, self.rows.weight
+        if start is None:
+            kinds, K = self.kinds.ends[: -self.kinds.n_classes], self.kinds.n_classes
+            known = np.bincount(self.rows.group[: n - K], weight[: n - K], len(kinds))
+            below = np.cumsum(evenly_shared(Kinds(kinds, K), known))[:-1]
+            start = np.concatenate([np.zeros(d), LOGIT.quantile(below)])
+        else:  # thresholds and the length of the weights change the most
+            along = replace(self, Z=self.Z @ start[:d, np.newaxis]).problem(weight)
+            length, *theta = along.fit(Maximum(np.append(1.0, start[d:])), MOST_STEPS).x
+            start = np.append(length * start[:d], theta)
+        return self.problem(weight).fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
+
+    @with_one_blas_thread
+    def without(self, left_out: list[tuple[int, ...]], whole: Maximum) -> Array:
+        """Return a row for each model without some of the folds.
+
+        They are near the model of all rows: its information, less the share of the rows that are
+        left out, serves for all steps of all models. Those that do not settle have Newton steps of
+        their own.
+        """
+        is_out = np.zeros((len(left_out), 1 + int(self.rows.fold.max())), dtype=bool)
+        for j, some in enumerate(left_out):
+            is_out[j, list(some)] = True
+        information = whole.sums.information
+        found, alone = np.tile(whole.x, (len(left_out), 1)), np.arange(len(left_out))
+        # Else, classes are so many that a matrix takes long, or there was no maximum in time.
+        if whole.converged and not issparse(information.cuts):
+            alone = self._step_together(found, is_out, information.dense())
+        for j in alone.tolist():
+            outside = (self.rows.fold >= 0) & is_out[j][self.rows.fold]
+            problem = self.problem(np.where(outside, 0.0, self.rows.weight))
+            found[j] = problem.fit(Maximum(found[j]), MOST_STEPS, tolerance=GAIN).x
+        return found
+
+    def _step_together(self, found: Array, is_out: Array, matrix: Array) -> Array:
+        """Take steps in place, halved where the value would fall; return who has not settled."""
+        d, k = self.Z.shape[1], self.kinds.n_classes - 1
+        share, prior = is_out.mean(axis=1), np.diag(np.append(np.full(d, ALPHA), np.zeros(k)))
+        factors = {
+            left: cho_factor((1.0 - left) * matrix + left * prior, lower=True, check_finite=False)
+            for left in np.unique(share).tolist()
+        }
+        going, step = np.arange(len(found)), np.zeros_like(found)
+        last, size = np.full(len(found), -np.inf), np.ones((len(found), 1))
+        for _ in range(FOLD_STEPS):
+            x = found[going] + size[going] * step[going]
+            value, gradient = self._look_at(x, is_out[going])
+            rises, is_done = value >= last[going], np.zeros(len(going), dtype=bool)
+            up, slope = going[rises], gradient[rises]
+            found[up], last[up], size[up] = x[rises], value[rises], 1.0
+            size[going[~rises]] /= 2.0
+            for left, factor in factors.items():
+                some = share[up] == left
+                step[up[some]] = cho_solve(factor, slope[some].T, check_finite=False).T
+            is_done[rises] = (slope * step[up]).sum(axis=1) < GAIN
+            going = going[~is_done]
+            if len(going) == 0:
+                break
+        return going
+
+    def _look_at(self, x: Array, is_out: Array) -> tuple[Array, Array]:
+        """Return the value of each model and its gradient; no number if thresholds are mixed up."""
+        n, d, k = len(self.Z), self.Z.shape[1], self.kinds.n_classes - 1
+        cuts = np.pad(x[:, d:], [(0, 0), (1, 1)], constant_values=np.inf)
+        cuts[:, 0] = -np.inf
+        value, slope, by_theta = np.empty(len(x)), np.empty((n, len(x))), np.empty((len(x), k))
+        scores, rows = self.Z @ x[:, :d].T, self.rows
+        compiled.write_slopes(scores, cuts, rows, is_out, self.M, value, slope, by_theta)
+        value -= 0.5 * ALPHA * (x[:, :d] ** 2).sum(axis=1)
+        return value, np.hstack([slope.T @ self.Z - ALPHA * x[:, :d], by_theta])
+
+
+class Learned(NamedTuple):
+    """Models that were learned from labels at random, where those with other chances begin."""
+
+    models: Models
+    whole: Maximum  # of all rows
+
+
+def learn_starts(
+    view: View, rows: Rows, kinds: Kinds, n_folds: int, M: Array, begun: list[Learned]
+) -> tuple[list[Start], list[Learned]]:
+    """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
+
+    Labels have the chances M. If `begun` has models that were learned with others, these are where
+    searches begin. Folds may have no row. Landmark models fit the rows that they have seen so well
+    that trees could not learn from what is left. So they are crossed: each row of another fold is
+    scored by a model that has not seen this fold either.
+    """
+    own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
+    crossed = list(combinations(range(n_folds), 2)) if n_folds > 2 else []
+    learned: list[Learned] = []
+
+    def learn(Z: Array, signs: Array, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
+        """Return slopes and centres of models without some folds."""
+        mean, d = Z.mean(axis=0), Z.shape[1]
+        if begun:
+            models, whole = begun[len(learned)]
+            models = models.with_chances(rows.first, M)
+            whole = models.whole(whole.x)
+        else:
+            models = Models.of(Z - mean, rows, kinds, M)
+            whole = models.whole(None)
+            is_wrong = signs * whole.x[:d] < 0.0
+            if is_wrong.any():  # these slopes are 0 if their features are
+                return learn(np.where(is_wrong, 0.0, Z), signs, left_out)
+        found = models.without(left_out, whole)
+        learned.append(Learned(models, whole))
+        slopes, cuts = found[:, :d].copy(), found[:, d:]
+        slopes[slopes * signs < 0.0] = 0.0
+        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ mean
+
+    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
+        scores = np.empty((n_folds, len(X)), dtype=np.float32)
+        compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
+        return Start(slopes, centres, scores)
+
+    slopes, centres = learn(view.Z, view.signs, own)
+    models = [scored(view.X, view.mean, slopes / view.scale, centres)]
+    if view.mapped is not None:
+        mapped, zero = view.mapped, np.zeros(view.mapped.shape[1])
+        slopes, centres = learn(mapped, zero, [*own, *crossed])
+        models.append(scored(mapped, zero, slopes[:n_folds], centres[:n_folds]))
+        for pair, slope, centre in zip(crossed, slopes[n_folds:], centres[n_folds:], strict=True):
+            for one, other in (pair, pair[::-1]):
+                there = np.flatnonzero(rows.fold == other)
+                models[1].scores[one, there] = mapped[there] @ slope - centre
+    return models, learned
