@@ -231,6 +231,12 @@ MAXIMUM = {
     "covariance": Numbers("parameters parameters"),
     "unused": Numbers("unused", dtypes="int64", low=0),
     **CHOICE,
+    "sampled": bool,
+    "has_prior": bool,
+    "aliases": Numbers("unused features"),
+    "unbounded": Numbers("directions numbers"),
+    "growing": Numbers("growing", dtypes="int64", low=0),
+    "separated": Numbers("separated ends", dtypes="int64", low=0),
 }
 SUPPORT = {
     "rows": RowArray(positions=True),

@@ -30,7 +30,7 @@ from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
 from pril.likelihood.by_row import ByRow
 from pril.likelihood.chosen import Choice
-from pril.likelihood.errors import Errors
+from pril.likelihood.errors import Errors, separated
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
@@ -128,13 +128,15 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     n_iter_ : int
         Steps that `fit` took; not set by `partial_fit`.
     converged_ : bool
-        Whether `fit` found the maximum in `max_iter` steps; not set by `partial_fit`.
+        Whether `fit` found the maximum in `max_iter` steps; False where there is none, because
+        features separate labels. Not set by `partial_fit`.
     loglik_ : float
         Log-likelihood of the labels at the maximum, without the penalty; not set by `partial_fit`.
     covariance_ : ndarray of shape (n_features + n_classes - 1, n_features + n_classes - 1)
-        Covariance of the weights and thresholds that `fit` found, see :func:`pril.inference.infer`.
-        It is not there after `partial_fit`, for more than 200 weights and thresholds, or if the
-        labels do not determine how classes become ranges.
+        Covariance of the weights and thresholds that `fit` found, zero for those that rows do not
+        determine. It is robust if weights of rows are not whole numbers, see
+        :func:`pril.inference.infer`. It is not there after `partial_fit`, or for more than 200
+        weights and thresholds.
     feature_means_ : ndarray of shape (n_features,)
         Mean of each feature over the rows of `fit`; zeros before it.
     %(t_)
@@ -378,27 +380,44 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         rows : Rows
             What it was found for.
         """
-        maximum, mechanism = found.maximum, found.problem.mechanism
-        if not maximum.converged:
-            warnings.warn(
-                f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
-                "features, for example with StandardScaler",
-                ConvergenceWarning,
-                stacklevel=3,
+        maximum, mechanism, errors = found.maximum, found.problem.mechanism, Errors(found)
+        n_numbers, is_sampled = errors.shown.shape[0], rows.moments.uneven > 0.0
+        separation = errors.separation
+        is_separated = len(separation.directions) > 0
+        reason = (
+            f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
+            "features, for example with StandardScaler"
+        )
+        if is_separated:
+            reason = "no maximum exists: " + separated(
+                [*getattr(self, "feature_names_in_", range(self.n_features_in_))],
+                separation.features,
+                self.order_,
+                rows.kinds.ends[separation.kinds],
             )
-        errors, n_numbers = Errors(found), self.n_features_in_ + len(self.order_) - 1
-        is_small = errors.is_dense and n_numbers <= MOST_PARAMETERS
+            reason += "; set alpha above 0, or leave out or join what separates them"
+        if is_separated or not maximum.converged:
+            warnings.warn(reason, ConvergenceWarning, stacklevel=3)
+        covariance = np.empty((0, 0))
+        if errors.is_dense and n_numbers <= MOST_PARAMETERS:
+            covariance = errors.covariance(errors.squares(rows) if is_sampled else None)
         self.n_iter_ = maximum.n_iter + found.n_steps
         self.maximum_ = {
-            "converged": maximum.converged,
+            "converged": maximum.converged and not is_separated,
             "loglik": found.loglik,
             "rows": rows.n_rows,
             "weight": float(rows.weights.sum()),
-            "parameters": found.n_parameters,
+            "parameters": errors.n_parameters,
             "means": rows.moments.mean,
-            "covariance": errors.covariance() if is_small else np.empty((0, 0)),
+            "covariance": covariance,
             "unused": np.flatnonzero(found.problem.frame.scale == 0.0),
-            **Choice.of(mechanism, found.phi, found.gained, rows.weights)._asdict(),
+            **Choice.of(mechanism, found.phi, found.gained, rows.kinds, rows.weights)._asdict(),
+            "sampled": is_sampled,
+            "has_prior": found.problem.priors.classes is not None,
+            "aliases": errors.aliases,
+            "unbounded": separation.directions @ errors.shown.T.toarray(),
+            "growing": separation.features,
+            "separated": rows.kinds.ends[separation.kinds],
         }
         self.memory_ = self._memory_at(found, rows)
 
@@ -410,7 +429,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     @property
     def converged_(self) -> bool:
-        """Whether `fit` found the maximum in `max_iter` steps."""
+        """Whether `fit` found the maximum in `max_iter` steps; not where there is none."""
         return bool(self._found("converged"))
 
     @property
@@ -429,11 +448,15 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """Covariance of the weights and thresholds that `fit` found."""
         covariance: Array = self._found("covariance")
         if len(covariance) == 0:
+            n = self.n_features_in_ + len(self.order_) - 1
             raise AttributeError(
-                f"covariance_ is kept for at most {MOST_PARAMETERS} weights and thresholds: "
-                "pril.inference.infer(model, X, y) finds it"
+                f"covariance_ is kept for at most {MOST_PARAMETERS} weights and thresholds, and "
+                f"there are {n:,}"
             )
-        return covariance
+        move = np.eye(len(covariance))
+        known = np.diagonal(covariance)[self.n_features_in_ :] > 0.0
+        move[self.n_features_in_ :, : self.n_features_in_] = np.outer(known, self.feature_means_)
+        return move @ covariance @ move.T
 
     def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
         """Return the memory of a stream that has seen these rows and is at the maximum."""

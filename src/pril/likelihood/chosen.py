@@ -30,11 +30,18 @@ class Choice(NamedTuple):
     by_kind: Array  # their weights
 
     @classmethod
-    def of(cls, mechanism: Mechanism, phi: Array, evidence: float | None, weights: Array) -> Self:
-        """Return what is kept of a mechanism."""
+    def of(
+        cls,
+        mechanism: Mechanism,
+        phi: Array,
+        evidence: float | None,
+        kinds: Kinds,
+        weights: Array,
+    ) -> Self:
+        """Return what is kept of a mechanism; `kinds` are of all classes, also without rows."""
         target = mechanism.target if isinstance(mechanism, Free) else np.empty(0)
         name: Name = "random" if mechanism.name == "random" else "offsets"
-        return cls(name, phi, target, evidence, mechanism.kinds.ends, weights)
+        return cls(name, phi, target, evidence, kinds.ends, weights)
 
     def restored(self, n_classes: int) -> Mechanism:
         """Return the mechanism."""
