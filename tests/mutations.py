@@ -32,8 +32,6 @@ TESTS = {
     "core/rating": "linear batches one_row posterior kernel",
     "core/linear_engine": "orders linear",
     "core/loop": "loop ordered_logit linear one_row posterior in_place kernel",
-    "core/likelihood": "likelihood ordered_logit training",
-    "core/fitting": "likelihood ordered_logit inference training",
     "core/recent_errors": "stream_metrics one_row",
     "core/code_cache": "code_cache",
     "core/compile_time": "code_cache cli",

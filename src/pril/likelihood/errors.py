@@ -25,7 +25,7 @@ from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
 from pril.errors import shown
 from pril.likelihood.fitting import Fit, Problem, Scale
-from pril.likelihood.mechanisms import Random, evenly
+from pril.likelihood.mechanisms import Random
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, Point
 
@@ -69,7 +69,7 @@ def _listed(names: list[str]) -> str:
 
 def without_rows(kinds: Kinds, weights: Array) -> Array:
     """Return which classes no label contains."""
-    rows = evenly(kinds, weights)
+    rows = kinds.evenly(weights)
     return rows <= SINGULAR * rows.sum()
 
 

@@ -130,26 +130,6 @@ def relative_chances(mechanism: Mechanism, phi: Array, kinds: Kinds) -> Array:
     return chances
 
 
-def evenly(kinds: Kinds, weights: Array) -> Array:
-    """Return the weights of the classes if each range is divided evenly."""
-    low, high = kinds.ends.T
-    return _over_classes(kinds, weights / (high - low + 1.0))
-
-
-def _over_classes(kinds: Kinds, values: Array) -> Array:
-    """Return the sum over the kinds that contain each class."""
-    steps = np.zeros(kinds.n_classes + 1)
-    np.add.at(steps, kinds.ends[:, 0], values)
-    np.subtract.at(steps, kinds.ends[:, 1] + 1, values)
-    return np.maximum(np.cumsum(steps)[:-1], 0.0)
-
-
-def _over_kinds(kinds: Kinds, values: Array) -> Array:
-    """Return the sum over the classes of each kind."""
-    below = np.concatenate([[0.0], np.cumsum(values)])
-    return below[kinds.ends[:, 1] + 1] - below[kinds.ends[:, 0]]
-
-
 def label_chances(mechanism: Mechanism, phi: Array, weights: Array) -> Array:
     """Return P(label | class) for each kind and each of its classes, one after the other.
 
@@ -199,13 +179,13 @@ class Random:
         """
         kinds, rows = self.kinds, weights + 1.0 / len(weights)
         rows = rows / rows.sum()
-        mass = evenly(kinds, rows)
+        mass = kinds.evenly(rows)
         for _ in range(MOST_TURNBULL):
-            last, mass = mass, mass * _over_classes(kinds, rows / _over_kinds(kinds, mass))
+            last, mass = mass, mass * kinds.over_classes(rows / kinds.over_kinds(mass))
             if np.abs(mass - last).max() < TURNBULL_CHANGE:
                 break
-        chance = rows / _over_kinds(kinds, mass)
-        chance /= max(_over_classes(kinds, chance).max(), 1.0)
+        chance = rows / kinds.over_kinds(mass)
+        chance /= max(kinds.over_classes(chance).max(), 1.0)
         return np.log(chance), len(rows) - self._rank(mass > LEAST_MASS)
 
     def _rank(self, occurs: Array) -> int:
