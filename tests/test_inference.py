@@ -441,6 +441,7 @@ def test_features_that_say_nothing_new_are_named(labels):
         assert (two.estimate[3:5] == 0.0).all()
         assert np.isnan(two.std_error[3:5]).all()
         assert "not identified: sum, one (constant, or determined by others)" in str(two)
+        assert {*map(len, two.cells())} == {7}
         assert [line.split() for line in str(two).splitlines()[4:6]] == [["sum", "0"], ["one", "0"]]
     np.testing.assert_allclose(
         infer(model).probabilities(frame[:5]).upper, one.probabilities(X[:5]).upper, rtol=1e-6
