@@ -36,7 +36,6 @@ from pril.datasets import make_synthetic
 from pril.errors import FeatureRangeWarning
 from pril.evaluate import progressive
 from pril.labels import ClassOrderWarning
-from pril.learners.ordered_logit import MOST_CLASSES
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
 
 THRESHOLDED = linear(has_thresholds=True)
@@ -533,7 +532,6 @@ def test_one_class_is_always_predicted(cls):
 @pytest.mark.parametrize("cls", LINEAR)
 @pytest.mark.parametrize("K", [2, 100])
 def test_few_and_many_classes(cls, K):
-    K = min(K, MOST_CLASSES) if cls is OrderedLogit else K
     X, y, _ = table(n=2000, d=1, K=K)
     model = cls(random_state=0, max_iter=20).fit(X, y)
     assert len(model.classes_) == K

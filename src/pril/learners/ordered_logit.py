@@ -34,7 +34,7 @@ from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, label_c
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
-MOST_CLASSES = 64  # the counts of ranges grow with their cube
+MOST_CLASSES = 64  # of `OrderedBoosting`: its counts of ranges grow with their cube
 MOST_PARAMETERS = 200  # whose covariance is kept
 COARSENING = {
     "auto": nouns.AUTO,
@@ -64,7 +64,6 @@ def refuse_many_classes(name: str, n_classes: int) -> None:
 
 def equal_probabilities(n_classes: int) -> Array:
     """Return the start of the thresholds: equal probabilities for a score of 0."""
-    refuse_many_classes("OrderedLogit", n_classes)
     below = np.arange(1, n_classes)
     return np.log(n_classes - below) - np.log(below)
 
@@ -108,8 +107,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     cut_rate : float, default=2.0
         Step size of the thresholds in streams.
     trust : float, default=30.0
-        How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is what `coarsening` says.
+        How many exact labels it takes until the assumption that raters go up as often as down
+        counts half. In `fit`, how many of a class it takes until what they show about its ranges
+        counts as much as what `coarsening` says.
     noise : float, default=0.0
         In streams, relative probability of a label that does not contain the true class, between 0
         and 1.
@@ -120,7 +120,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         probabilities that all classes share; wider ranges are at random. "auto": what makes labels
         of rows that are held out more likely; offsets only if ranges overlap and move with the
         class, unlike the brackets of questionnaires, and at least half of them have up to three
-        classes. A stream judges by each row before it is learned.
+        classes. A stream judges by each row before it is learned; after `fit`, it goes on with what
+        `fit` chose.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -135,7 +136,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+        The classes, sorted. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_)
     n_iter_ : int
         Steps that `fit` took; not set by `partial_fit`.
