@@ -96,8 +96,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     cut_rate : float, default=2.0
         Step size of the thresholds in streams.
     trust : float, default=30.0
-        How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is what `coarsening` says.
+        How many exact labels it takes until the assumption that raters go up as often as down
+        counts half. In `fit`, how many of a class it takes until what they show about its ranges
+        counts as much as what `coarsening` says.
     noise : float, default=0.0
         In streams, relative probability of a label that does not contain the true class, between 0
         and 1.
@@ -108,7 +109,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         probabilities that all classes share; wider ranges are at random. "auto": what makes labels
         of rows that are held out more likely; offsets only if ranges overlap and move with the
         class, unlike the brackets of questionnaires, and at least half of them have up to three
-        classes. A stream judges by each row before it is learned.
+        classes. A stream judges by each row before it is learned; after `fit`, it goes on with what
+        `fit` chose.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
