@@ -79,9 +79,11 @@ def sums_of(Z: Array, scores: Array, rows: compiled.Rows, theta: Array, M: Array
 class HeldOutProblem(Problem):
     """A problem of few features, whose sums compiled code finds."""
 
+    rows: InMemory
+
     def loglik(self, x: Array) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
-        point, rows = self.point(x), self.rows.sample(self.rows.n_rows)
+        point, rows = self.point(x), self.rows
         framed, scores = point.scores(rows.whole)
         cells = self.mechanism.cells
         known = compiled.Rows(cells.kinds.ends, first_of(cells), rows.kind, rows.weight, rows.kind)
@@ -101,7 +103,8 @@ class HeldOut(Fitting):
 
     def problem(self, rows: Rows, mechanism: Mechanism) -> HeldOutProblem:
         """Return the problem of some rows."""
-        return HeldOutProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
+        some = rows.sample(rows.n_rows)  # all of them, in memory
+        return HeldOutProblem(some, mechanism, self.priors, self.settings.link, self.frame)
 
     @cached_property
     def priors(self) -> Priors:
@@ -136,8 +139,8 @@ def mix(
         else:
             problem, evidence = held_out.problem(rows, known.mechanism), known.evidence
             starts = [Maximum(np.concatenate([np.zeros(n), known.phi, known.theta]))]
-            if settled is None:  # maxima are mirrored: the last one may be wrong by now
-                starts += [Maximum(x) for x in problem.starts()]
+            if settled is None:  # scores are others: from there, a maximum may be a wrong one
+                starts.append(Maximum(problem.starts()[0]))
         found = [problem.fit(start, MOST_STEPS, tolerance=GAIN) for start in starts]
         best = max(found, key=lambda one: one.value)
         w, phi, theta = problem.split(best.x)
