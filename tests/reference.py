@@ -7,6 +7,7 @@ the number of classes K, and returns the prediction before each round and the mo
 import math
 from decimal import Decimal, localcontext
 from itertools import combinations, permutations
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -655,3 +656,16 @@ def shapley(worth, n_features):
             before = tuple(sorted(order[:at]))
             values[feature] += known[tuple(sorted((*before, feature)))] - known[before]
     return values / len(orders)
+
+
+def corrected(samples, estimate, level):
+    """Return percentiles as Efron (1981) corrects them: the k-th of n is at k / (n + 1)."""
+    samples = np.sort(samples)
+    n, normal = len(samples), NormalDist()
+    below = (np.sum(samples < estimate) + np.sum(samples <= estimate)) / (2 * n)
+    shift = 1.0 if below == 1.0 else -1.0
+    if 0.0 < below < 1.0:
+        shift = 2.0 * np.clip(normal.inv_cdf(below), -0.5, 0.5)
+    half = normal.inv_cdf((1.0 + level) / 2.0)
+    places = [(n + 1) * normal.cdf(shift + end) for end in (-half, half)]
+    return np.interp(places, np.arange(1, n + 1), samples)

@@ -45,7 +45,6 @@ from pril import (
     PRank,
     WidrowHoff,
 )
-from pril.core import fitting, likelihood
 from pril.dask.blocks import blocks_of
 from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
@@ -262,9 +261,9 @@ def test_no_progress_ends_mixing():
 @pytest.fixture
 def small_sums(monkeypatch):
     """Cut 300 rows into five blocks, whose sums are added in a tree of three levels."""
-    monkeypatch.setattr(likelihood, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(likelihood, "FAN_IN", 2)
-    monkeypatch.setattr(fitting, "MOST_SAMPLED", 100)
+    monkeypatch.setattr("pril.likelihood.rows.BLOCK_ROWS", 64)
+    monkeypatch.setattr("pril.likelihood.rows.FAN_IN", 2)
+    monkeypatch.setattr("pril.likelihood.fitting.MOST_COMPARED", 100)
 
 
 def assert_same_maximum(one, other):

@@ -46,6 +46,7 @@ LEARNERS = [
     MulticlassPerceptron(fit_intercept=False),
     OrderedLogit(),
     OrderedLogit(decision="mode"),
+    *(OrderedLogit(link=link) for link in ("probit", "cloglog", "loglog", "cauchit")),
 ]
 
 
@@ -74,7 +75,9 @@ def test_labels_and_scores_agree(learner, dtype, classes):
     assert (found["label"] == model.predict(X)).all()
     if isinstance(learner, OrderedLogit):
         proba = model.predict_proba(X)
-        np.testing.assert_allclose(found["probabilities"], proba, atol=1e-12)
+        # onnxruntime has the functions of these two for float32 only
+        digits = 1e-6 if learner.link in ("probit", "cauchit") else 1e-12
+        np.testing.assert_allclose(found["probabilities"], proba, atol=digits)
     elif hasattr(model, "latent"):
         np.testing.assert_allclose(found["scores"][:, 0], model.latent(X), rtol=1e-9, atol=1e-12)
     else:
@@ -249,14 +252,13 @@ def test_the_command_writes_what_to_onnx_returns(tmp_path, good, bad):
 
 @pytest.mark.parametrize("landmarks", [False, True])
 def test_the_command_exports_landmarks_and_ranges(tmp_path, good, landmarks):
-    table = pd.DataFrame(make_rows(600, 0))
+    # Other rows than those learned: that which sets the margin lies on an end, where rounding decides.
+    table = pd.DataFrame(make_rows(600, 1))
     if landmarks:
-        # Other rows: that which sets the margin lies on an end, where rounding decides.
-        table = pd.DataFrame(make_rows(600, 1))
         ranges = PredictionRanges(landmark_pipeline(100), random_state=0)
         pril.save(ranges.fit(*features_and_labels(make_rows(600))), tmp_path / "model.pril")
     else:
-        table.to_csv(tmp_path / "rows.csv", index=False)
+        pd.DataFrame(make_rows(600, 0)).to_csv(tmp_path / "rows.csv", index=False)
         fit = ["fit", "rows.csv", "--lower", "low", "--upper", "high", "-o", "model.pril"]
         fit += ["--coverage", "0.9", "--guarantee", "contain"]
         good(*fit, "--classes", "poor,fair,good,great", "--drop", "id")

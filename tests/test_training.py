@@ -9,7 +9,6 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
-from pril.core import fitting, likelihood
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError
 from pril.io import model_files
@@ -143,9 +142,9 @@ def test_rows_kept_in_memory_are_those_of_the_file(tmp_path, small_blocks, monke
 def test_the_maximum_has_the_bits_of_rows_in_memory(
     tmp_path, small_blocks, monkeypatch, suffix, size, changes, parameters
 ):
-    monkeypatch.setattr(likelihood, "BLOCK_ROWS", size)
-    monkeypatch.setattr(likelihood, "FAN_IN", 2)
-    monkeypatch.setattr(fitting, "MOST_SAMPLED", 100)
+    monkeypatch.setattr("pril.likelihood.rows.BLOCK_ROWS", size)
+    monkeypatch.setattr("pril.likelihood.rows.FAN_IN", 2)
+    monkeypatch.setattr("pril.likelihood.fitting.MOST_COMPARED", 100)
     monkeypatch.setattr(training, "CACHE_BYTES", 0)
     rows, weights = (part[:160] for part in weighted_rows())
     drop = ("id", "grade", "low", "high", "w")
@@ -179,14 +178,17 @@ def test_many_features_are_learned_from_rows_in_memory(tmp_path, small_blocks, m
         start(path, **options)()
 
 
-def test_a_step_is_told_with_its_likelihood(tmp_path, small_blocks):
+def test_a_step_is_told_with_its_likelihood(tmp_path, small_blocks, monkeypatch):
+    monkeypatch.setattr(
+        "pril.likelihood.fitting.MOST_COMPARED", 50
+    )  # steps to choose look at so many rows
     path, said = write(tmp_path / "t.csv", make_rows()), []
     task = Task(**{**vars(RANGES), "model": "ordered-logit"})
     run = run_of(open_table(str(path)), task, lambda name, *_: said.append(name))
     run()
     names = list(dict.fromkeys(said))
     assert names[:5] == ["reading", "preparing", "preparing, pass 2", "step 1", "step 1, pass 2"]
-    assert any(name.startswith("step 3 (log-likelihood -") for name in names)
+    assert any(name.startswith("step 3 (penalised log-likelihood -") for name in names)
     report = run.describe()
     assert (report["passes"], report["steps"]) == (None, run.model.n_iter_)
     assert report["log_likelihood"] == run.model.loglik_
@@ -428,7 +430,8 @@ def test_a_crash_after_any_step_changes_nothing(
     tmp_path, small_blocks, monkeypatch, cache, coarsening
 ):
     monkeypatch.setattr(training, "CACHE_BYTES", cache)
-    monkeypatch.setattr(likelihood, "BLOCK_ROWS", 128)
+    monkeypatch.setattr("pril.likelihood.fitting.MOST_COMPARED", 50)  # steps to choose are not kept
+    monkeypatch.setattr("pril.likelihood.rows.BLOCK_ROWS", 128)
     path = write(tmp_path / "t.csv", make_rows())
     options = {"model": "ordered-logit", "coverage": 0.5, "parameters": {"coarsening": coarsening}}
     whole = start(path, **options)
@@ -447,7 +450,7 @@ def test_a_crash_after_any_step_changes_nothing(
             assert again.describe() == whole.describe()
         else:
             break
-    assert lives > 8 + whole.model.n_iter_  # blocks of the survey, and steps
+    assert lives > 8  # after each step on the table, and between
 
 
 def test_a_run_taken_up_again_ends_after_the_same_pass(tmp_path, small_blocks):

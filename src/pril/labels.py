@@ -286,7 +286,7 @@ def krippendorff_interval(
     n_resamples : int, default=1000
         Number of samples.
     level : float, default=0.95
-        Confidence level: the share of the samples inside the interval.
+        Confidence level of the interval.
     random_state : int, RandomState instance or None, default=None
         Seed for drawing the samples.
 
@@ -320,7 +320,7 @@ def krippendorff_interval(
             "equal, and alpha is not defined",
             stacklevel=2,
         )
-    lower, upper = draws.interval(samples[~undefined])
+    lower, upper = draws.interval(samples[~undefined], _alpha(counts[draws.rows]))
     return float(lower), float(upper)
 
 

@@ -4,11 +4,13 @@ A model in ONNX predicts without Python. Scores are computed in float64 and comp
 thresholds as in the learners, so that labels agree, ties included. Trees are the operator
 TreeEnsembleRegressor. The newer TreeEnsemble has sets of categories and adds up in float64, but
 onnxruntime up to 1.23 gives wrong sums for it. So a table tells whether a category is in each set,
-and a leaf is given in parts, of which each sum is exact in float32.
+and a leaf is given in parts, of which each sum is exact in float32. The probabilities of probit and
+cauchit have seven digits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +36,7 @@ except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
 from pril.core.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
+from pril.core.links import LINKS
 from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
@@ -338,7 +341,7 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     found, largest = graph.add("Div", score, [float(unit)]), score
     reported = found
     if isinstance(learner, ProbabilityMixin):
-        found = largest = _chances(graph, found, cut / unit)
+        found = largest = _chances(graph, learner, found, cut / unit)
     # The columns of classes follow `classes_`, as those of `predict_proba` do.
     columns = np.argsort(learner.order_) if _output(learner)[1] > 1 else [0]
     graph.add("Gather", found, columns, into=other, axis=1)
@@ -498,11 +501,35 @@ def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
     return np.vstack([1 - inside.T, np.ones((1, len(words)), dtype=np.uint8)]), number.ravel()
 
 
-def _chances(graph: _Graph, score: str, cut: Any) -> str:
-    """Return the probabilities of the classes: the product in `rating`, as `predict_proba`."""
-    low = graph.logistic(graph.add("Sub", score, cut[:-1]))
-    high = graph.logistic(graph.add("Sub", cut[1:], score))
-    return graph.add("Mul", graph.add("Mul", low, high), -np.expm1(cut[:-1] - cut[1:]))
+def _chances(graph: _Graph, learner: Any, score: str, cut: Any) -> str:
+    """Return the probabilities of the classes: the product in `rating`, or a difference."""
+    if learner.link_function is LINKS["logit"]:
+        low = graph.logistic(graph.add("Sub", score, cut[:-1]))
+        high = graph.logistic(graph.add("Sub", cut[1:], score))
+        return graph.add("Mul", graph.add("Mul", low, high), -np.expm1(cut[:-1] - cut[1:]))
+    below = BELOW[learner.link](graph, graph.add("Sub", cut + learner.median, score))
+    n = len(cut) - 1
+    return graph.add("MatMul", below, np.eye(n + 1, n, -1) - np.eye(n + 1, n))  # differences
+
+
+def _exp_of_exp(graph: _Graph, z: str) -> str:
+    """Return exp(-exp(z))."""
+    return graph.add("Exp", graph.add("Neg", graph.add("Exp", z)))
+
+
+def _in_single(graph: _Graph, operator: str, z: str, factor: float, scale: float) -> str:
+    """Return 0.5 + factor f(scale z); onnxruntime has these functions of floats only."""
+    small = graph.add("Cast", graph.add("Mul", z, [scale]), to=TENSOR.FLOAT)
+    found = graph.add("Cast", graph.add(operator, small), to=DOUBLE)
+    return graph.add("Add", graph.add("Mul", found, [factor]), [0.5])
+
+
+BELOW: dict[str, Callable[[_Graph, str], str]] = {
+    "cloglog": lambda graph, z: graph.add("Sub", [1.0], _exp_of_exp(graph, z)),
+    "loglog": lambda graph, z: _exp_of_exp(graph, graph.add("Neg", z)),
+    "probit": lambda graph, z: _in_single(graph, "Erf", z, 0.5, np.sqrt(0.5)),
+    "cauchit": lambda graph, z: _in_single(graph, "Atan", z, 1.0 / np.pi, 1.0),
+}
 
 
 # --- Transformers --------------------------------------------------------------------------------

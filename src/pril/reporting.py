@@ -24,7 +24,6 @@ from pril.core import ranking, words
 from pril.core.arrays import Array
 from pril.core.classifier import by_class
 from pril.core.parts import Parts, model_name
-from pril.core.rating import log_probabilities
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
 from pril.errors import InputError, import_extra, shown
@@ -407,7 +406,7 @@ def _reliability(report: Report) -> dict[str, Any] | None:
     exact = np.flatnonzero(lo == hi)
     if not len(exact):
         return {"n_exact": 0}
-    logs = log_probabilities(report.rows.score[exact, np.newaxis], report.cut)
+    logs = report.learner.log_chances(report.rows.score[exact, np.newaxis], report.cut)
     proba = np.exp(by_class(report.learner.order_, logs))
     ax = _axes(0.4 + 2.1 * grid_of(len(report.classes) - 1)[0])
     y, order = report.classes[lo[exact]], report.classes

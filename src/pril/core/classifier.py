@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.linear_engine import Ratings
-from pril.core.rating import at_most, log_probabilities
+from pril.core.links import LOGIT, Link
 from pril.core.rows import batches, n_rows, rows_within
 from pril.core.weights import mean_over_rows
 from pril.errors import RowError
@@ -219,11 +219,16 @@ class ThresholdMixin:
     order_: Array
 
     @property
+    def median(self) -> float:
+        """By how much thresholds are above the scores that they are compared with."""
+        return 0.0
+
+    @property
     def thresholds_(self: Any) -> Array:
         """Thresholds between neighbouring classes, ascending."""
         check_ready(self)
         _, cut, unit = self.engine.parameters(self.memory_)
-        return cut[1:-1] / unit
+        return cut[1:-1] / unit + self.median
 
     def latent(self: Any, X: Any) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
@@ -266,7 +271,7 @@ class ThresholdMixin:
 
 
 class ProbabilityMixin:
-    """A learner with the probabilities of the ordered logit: ``P(y <= i) = sigma(theta_i - f)``.
+    """A learner with the probabilities ``P(y <= i) = F(theta_i - f)``, F being its link.
 
     It comes before `ThresholdMixin`. A learner supplies `_label_chances`: how likely rows of each
     class are to be given a label.
@@ -274,6 +279,37 @@ class ProbabilityMixin:
 
     decision: Literal["median", "mode"]
     order_: Array
+
+    @property
+    def link_function(self) -> Link:
+        """The link: logistic, unless a learner has another."""
+        return LOGIT
+
+    @property
+    def median(self) -> float:
+        """The median of the link. A score is compared with thresholds less this."""
+        return float(self.link_function.quantile(np.array(0.5)))
+
+    def _below(self, scores: Array, cut: Array) -> Array:
+        return self.link_function.sides(cut - scores + self.median).below
+
+    def log_chances(self, scores: Array, cut: Array) -> Array:
+        """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, 1)
+            Scores.
+        cut : ndarray of shape (n_classes + 1,) or (n_samples, n_classes + 1)
+            Thresholds, between minus infinity and infinity.
+
+        Returns
+        -------
+        log_probabilities : ndarray of shape (n_samples, n_classes)
+            Lowest class first.
+        """
+        away = self.median - scores
+        return self.link_function.log_between(cut[..., :-1] + away, cut[..., 1:] + away)
 
     @abstractmethod
     def _label_chances(self, intervals: Array) -> Array:
@@ -293,7 +329,7 @@ class ProbabilityMixin:
             In the order of `classes_`.
         """
         return self._from_scores(
-            X, lambda scores, cut: by_class(self.order_, log_probabilities(scores, cut))
+            X, lambda scores, cut: by_class(self.order_, self.log_chances(scores, cut))
         )
 
     def predict_proba(self, X: Any) -> Array:
@@ -335,7 +371,7 @@ class ProbabilityMixin:
         array([[1., 1., 1.],
                [0., 0., 1.]])
         """
-        return self._from_scores(X, lambda scores, cut: at_most(scores, cut[1:]))
+        return self._from_scores(X, lambda scores, cut: self._below(scores, cut[1:]))
 
     def posterior(self, X: Any, y: Any) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.
@@ -366,7 +402,7 @@ class ProbabilityMixin:
         array([[0. , 0. , 1. ],
                [0.3, 0.7, 0. ]])
         """
-        logs = self._from_scores(X, log_probabilities)
+        logs = self._from_scores(X, self.log_chances)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)
         ranking.check_length(intervals, logs)
         chances = self._label_chances(intervals)

@@ -28,7 +28,7 @@ import numpy as np
 from pril.core.arrays import Array
 from pril.core.nouns import BENEFIT, MOST_MISSING_BY_ROW, PULL
 
-Name = Literal["random", "symmetric", "offsets"]
+Name = Literal["random", "symmetric", "offsets", "free"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
 NAMES: tuple[Name, ...] = ("random", "symmetric", "offsets")
 
@@ -56,20 +56,21 @@ class Coarsening:
 
     Attributes
     ----------
-    mechanism : {"random", "symmetric", "offsets"}
+    mechanism : {"random", "offsets", "free"}
         "random": every class of a range is given that range equally often. "offsets": raters add
-        classes below and above in the same way at every class. "symmetric": so, and equally often
-        below as above.
+        classes below and above in the same way at every class. "free": exact labels show that
+        raters do so differently at each class, see `table`.
     shares : dict
         The share of each offset: of ``(a, b)``, a classes below and b above the true class. Empty
         at random.
     evidence : float or None
-        By how much the offsets predict the labels better than at random: the difference of the log
-        likelihoods of rows not yet learned. `OrderedBoosting` takes the number of parameters from
-        it. None if nothing was compared.
+        By how much the offsets explain the labels better than at random: the difference of the logs
+        of their marginal likelihoods. In streams, of the likelihoods of rows not yet learned. None
+        if nothing was compared.
     table : dict
-        P(range | class): for each range that occurred, a pair of ranks, the estimated share of the
-        rows of each of its classes that were given this range.
+        P(label | class): for each label that occurred, a pair of ranks, the estimated share of the
+        rows of each of its classes that were given this label. Over all labels, exact ones
+        included, the shares of a class add up to 1.
 
     Examples
     --------
@@ -88,13 +89,20 @@ class Coarsening:
         cls, mechanism: Name, shares: Array, evidence: float | None, table: Table | None = None
     ) -> Self:
         """Make a value of the shares of `OFFSETS`, in this order."""
-        is_random = mechanism == "random"
-        named = {} if is_random else dict(zip(OFFSETS, map(float, shares), strict=True))
+        has_shares = mechanism in ("symmetric", "offsets")
+        named = dict(zip(OFFSETS, map(float, shares), strict=True)) if has_shares else {}
         return cls(mechanism, named, evidence, table or {})
+
+    @property
+    def ranges(self) -> Table:
+        """The table without exact labels."""
+        return {ends: chances for ends, chances in self.table.items() if ends[0] < ends[1]}
 
     def __str__(self) -> str:
         if self.mechanism == "random":
             return "at random: every class of a range is given that range equally often"
+        if self.mechanism == "free":
+            return "by class: exact labels show that raters treat classes differently"
         common = [(share, way) for way, share in self.shares.items() if share >= 0.015]
         common.sort(key=lambda item: -item[0])
         listed = ", ".join(f"{offset_name(*way)} {100 * share:.0f} %" for share, way in common)

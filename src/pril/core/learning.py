@@ -348,6 +348,8 @@ def refuse_online(model: OnlineClassifier) -> None:
             f"offset={offset!r} needs all rows in memory: use fit, not partial_fit, a "
             "stream, the command or Dask"
         )
+    if (link := getattr(model, "link", "logit")) != "logit":
+        raise InputError(f'link={link!r} is for fit only: what learns row by row takes "logit"')
     if getattr(model, "kernel", None) == "precomputed":
         raise InputError(
             "kernel='precomputed' cannot be learned from a stream, because the kernel values of "

@@ -11,8 +11,8 @@ import numpy as np
 
 from pril.core import nouns, ranking, rating
 from pril.core.arrays import Array
+from pril.core.links import LOGIT
 from pril.core.memory import Layout, Memory
-from pril.core.rating import log_probabilities
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
 
@@ -361,8 +361,8 @@ class LinearRow:
 
     def chances(self) -> Array:
         """Return the probabilities of the classes for the row that was rated last."""
-        logs = log_probabilities(self._rating.scores[np.newaxis], self._rating.cut)
-        return np.exp(logs[0])
+        scores, cut = self._rating.scores, self._rating.cut  # streams have no other link
+        return np.exp(LOGIT.log_between(cut[:-1] - scores, cut[1:] - scores))
 
     def refusal(self, weight: float = 1.0) -> ValueError:
         """Return the error for a row that was refused."""

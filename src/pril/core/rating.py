@@ -16,7 +16,7 @@ which is written in three ways. Files for ONNX have the second one.
 - `loop.sides` and `loop.between`, compiled, and `chances` for many rows: one exponential for each
   threshold, none that overflows.
 - ``sigma(cut[y + 1] - f) sigma(f - cut[y]) (1 - exp(cut[y] - cut[y + 1]))``: a product, so
-  that logarithms are exact in the tails too.
+  that logarithms are exact in the tails too, see `links.Logit`.
 - `odds_of` and `exp_of`, and `compiled.write_chances`, for boosting: one exponential for each
   row. A probability is a difference, with an absolute error of some 1e-16.
 """
@@ -30,10 +30,10 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit, log_expit
 
 from pril.core import nouns
 from pril.core.arrays import Array, named
+from pril.core.links import LINKS
 from pril.core.nouns import Csr, Dense
 from pril.core.rows import batches, n_rows
 from pril.errors import RowError
@@ -122,11 +122,22 @@ def ranks_of(rule: Any, scores: Array, cut: Array) -> Array:
     for batch in batches(len(scores), BATCH):
         if isinstance(rule, nouns.Multiclass):
             ranks[batch] = scores[batch].argmax(axis=1)
-        elif isinstance(rule, nouns.Likelihood) and rule.mode:
-            ranks[batch] = np.column_stack([*chances(scores[batch, 0], cut)]).argmax(axis=1)
+        elif isinstance(rule, nouns.Likelihood):
+            ranks[batch] = _likely_ranks(rule, scores[batch], cut)
         else:
             ranks[batch] = count_below(scores[batch, 0], cut[1:-1])
     return ranks
+
+
+def _likely_ranks(rule: nouns.Likelihood, scores: Array, cut: Array) -> Array:
+    """Return the most probable or the median rank for a column of scores."""
+    link = LINKS[nouns.LINK_NAMES[rule.link]]  # its median is where the score is
+    if not rule.mode:
+        return count_below(scores[:, 0], cut[1:-1])
+    if rule.link == 0:
+        return np.column_stack([*chances(scores[:, 0], cut)]).argmax(axis=1)
+    away = link.quantile(np.array(0.5)) - scores
+    return link.log_between(cut[:-1] + away, cut[1:] + away).argmax(axis=1)
 
 
 def count_below(scores: Array, thresholds: Array) -> Array:
@@ -151,32 +162,6 @@ def chances(scores: Array, cut: Array) -> Iterator[Array]:
         next_above, next_below = np.where(is_below, small, large), np.where(is_below, large, small)
         yield np.where(above <= 0.5, above - next_above, next_below - below)
         above, below = next_above, next_below
-
-
-# --- Probabilities: logarithms -------------------------------------------------------------------
-
-
-def at_most(scores: Array, thresholds: Array) -> Array:
-    """Return P(y <= i) for a column of scores and a row of thresholds."""
-    return expit(thresholds - scores)
-
-
-def log_probabilities(scores: Array, cut: Array, widths: Array | None = None) -> Array:
-    """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
-
-    `widths` is what `log_widths` returns for the thresholds, if it is known.
-    """
-    low, high = cut[..., :-1] - scores, cut[..., 1:] - scores
-    if widths is None:
-        widths = log_widths(cut)
-    return log_expit(high) + log_expit(-low) + widths
-
-
-def log_widths(cut: Array) -> Array:
-    """Return the part of log P(y) that depends on the thresholds alone."""
-    with np.errstate(divide="ignore"):  # two equal thresholds leave a class without probability
-        widths: Array = np.log(-np.expm1(cut[..., :-1] - cut[..., 1:]))
-    return widths
 
 
 # --- Probabilities: one exponential a row --------------------------------------------------------

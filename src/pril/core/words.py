@@ -45,7 +45,7 @@ def coarsening_of(learner: Any) -> Any:
     Printed, it is a sentence.
     """
     found = getattr(learner, "coarsening_", None)
-    return found if found and found.table else None
+    return found if found and found.ranges else None
 
 
 def mistakes_of(learner: Any) -> int | None:

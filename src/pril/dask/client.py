@@ -26,8 +26,8 @@ from dask.diagnostics import ProgressBar
 from distributed.diagnostics.progressbar import TextProgressBar
 from distributed.utils import silence_logging_cmgr
 
-from pril.core import likelihood
 from pril.errors import InputError, InputTypeError, UnavailableError
+from pril.likelihood import rows
 
 # Text of the first warning of each category and line of code.
 CollectedWarnings = dict[tuple[type[Warning], str, int], str]
@@ -277,8 +277,8 @@ def collect_warnings() -> Iterator[CollectedWarnings]:
 
 
 def tree_sum(parts: list[Any], add: Callable[..., Any]) -> Any:
-    """Return the lazy sum of lazy parts, in the order of `likelihood.total`."""
-    size = likelihood.FAN_IN
+    """Return the lazy sum of lazy parts, in the order of `rows.total`."""
+    size = rows.FAN_IN
     while len(parts) > 1:
         parts = [delayed(add)(parts[i : i + size]) for i in range(0, len(parts), size)]
     return parts[0]

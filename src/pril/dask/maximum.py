@@ -7,33 +7,28 @@ come in, and the sums are added up in the same tree: the model has the same bits
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from functools import cached_property, reduce
-from typing import Any, NamedTuple
+from functools import cached_property, partial, reduce
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from dask import delayed
 
-from pril.core import fitting, learning, ranking
+from pril.core import learning, ranking
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.core.likelihood import (
-    MOST_DENSE,
-    Block,
-    InMemory,
-    Moments,
-    Point,
-    Rows,
-    Sums,
-    block_rows,
-    evenly_spaced,
-)
 from pril.core.linear_engine import Batch
 from pril.core.threads import available_memory
 from pril.core.weights import class_weights, label_weights
 from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
+from pril.likelihood import fitting
+from pril.likelihood.rows import Block, Rows, block_rows
+from pril.likelihood.sums import MOST_DENSE
+
+T = TypeVar("T")
 
 
 def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
@@ -136,9 +131,9 @@ def take_rows(part: Block, start: int, stop: int) -> Block:
     return part.take(slice(max(start, 0), max(stop, 0)))
 
 
-def add_up(parts: list[Any]) -> Any:
-    """Return the moments, or the sums, of all parts."""
-    return reduce(lambda whole, part: whole.plus(part), parts)
+def apply(function: Callable[[Block], T], block: Block) -> T:
+    """Return what a function gives of a block."""
+    return function(block)
 
 
 def refuse_overflow(model: Any, block: Any, b: int) -> None:
@@ -161,17 +156,12 @@ class ClusterRows(Rows):
         self.lazy, self.kinds, self.n, self.cluster = lazy, kinds, n, cluster
         self.n_features = n_features
 
-    @cached_property
-    def moments(self) -> Moments:
-        """The sums of their features and labels."""
-        tasks = [delayed(Moments.of)(block, len(self.kinds.ends)) for block in self.lazy]
-        return self.cluster.compute(tree_sum(tasks, add_up), "reading the features")
-
-    def sums(self, point: Point) -> Sums:
-        """Return the sums of all blocks."""
-        shared = delayed(point, traverse=False)
-        tasks = [shared.sums(block) for block in self.lazy]
-        return self.cluster.compute(tree_sum(tasks, add_up), "taking a step")
+    def add_up(self, of: Callable[[Block], T], add: Callable[[T, T], T], what: str) -> T:
+        """Return the sum of what each block gives, added up by the workers."""
+        function = delayed(of, traverse=False)
+        tasks = [delayed(apply)(function, block) for block in self.lazy]
+        found: T = self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
+        return found
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -185,14 +175,3 @@ class ClusterRows(Rows):
                 f"{there:,} are available; use fewer features, or PRIL"
             )
         return self.cluster.compute(delayed(list)(self.lazy), "reading the rows")
-
-    def sample(self, most: int) -> InMemory:
-        """Return at most `most` of the rows, evenly spaced."""
-        chosen, size = evenly_spaced(self.n, most), block_rows(self.n_features)
-        tasks = []
-        for k, block in enumerate(self.lazy):
-            begin, end = np.searchsorted(chosen, [k * size, (k + 1) * size])
-            if begin < end:
-                tasks.append(delayed(Block.take)(block, chosen[begin:end] - k * size))
-        parts = self.cluster.compute(delayed(list)(tasks), "reading a sample")
-        return InMemory.of(Block.joined(parts), self.kinds)

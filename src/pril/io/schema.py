@@ -222,6 +222,19 @@ MAXIMUM = {
     "parameters": Size,
     "means": Numbers("features"),
     "covariance": Numbers("parameters parameters"),
+    "unused": Numbers("unused", dtypes="int64", low=0),
+    "mechanism": Literal["random", "offsets"],
+    "phi": Numbers("phi"),
+    "target": Numbers("target", low=0),
+    "evidence": Number | None,
+    "ends": Numbers("kinds ends", dtypes="int64", low=0),
+    "by_kind": Numbers("kinds", low=0),
+    "sampled": bool,
+    "has_prior": bool,
+    "aliases": Numbers("unused features"),
+    "unbounded": Numbers("directions numbers"),
+    "growing": Numbers("growing", dtypes="int64", low=0),
+    "separated": Numbers("separated ends", dtypes="int64", low=0),
 }
 SUPPORT = {
     "rows": RowArray(positions=True),
@@ -250,6 +263,21 @@ def _check_maximum(learner: Any, at: str) -> None:
         raise wrong(f"{at}.maximum.covariance", f"of {expected} numbers", covariance.shape)
     if len(learner.feature_means_) != learner.n_features_in_:
         raise wrong(f"{at}.maximum.means", f"of {learner.n_features_in_} numbers", "others")
+    known: dict[str, Any] = getattr(learner, "maximum_", {})
+    if not known:
+        return
+    if known["unused"].size and known["unused"].max() >= learner.n_features_in_:
+        raise wrong(f"{at}.maximum.unused", f"below {learner.n_features_in_}", known["unused"])
+    _check_ends(known["ends"], len(learner.order_), f"{at}.maximum.ends")
+    if not learner.choice.fits(len(learner.order_)):
+        raise wrong(f"{at}.maximum.phi", "numbers of the mechanism", known["phi"])
+
+
+def _check_ends(ends: Any, n_classes: int, at: str) -> None:
+    """Refuse what are not kinds of labels, in their order."""
+    codes = ends @ np.array([n_classes, 1]) if ends.shape[1] == 2 else np.zeros(2)
+    if (np.diff(codes) <= 0).any() or (np.diff(ends) < 0).any() or (ends >= n_classes).any():
+        raise wrong(at, "different pairs of ascending ranks", ends)
 
 
 def _check_kernel(learner: Any, at: str) -> None:
@@ -313,9 +341,7 @@ def _check_boosting(learner: Any, at: str) -> None:
         raise wrong(f"{at}.thresholds", f"{len(learner.order_) - 1} ascending numbers", cut)
     if not set(learner.categories_) <= set(map(str, range(n_features))):
         raise wrong(f"{at}.categories", f"of the {n_features} features", learner.categories_)
-    ends = learner.memory_.ends
-    if ends.shape[1] != 2 or (np.diff(ends) < 0).any() or (ends >= len(learner.order_)).any():
-        raise wrong(f"{at}.memory.ends", "pairs of ascending ranks", ends)
+    _check_ends(learner.memory_.ends, len(learner.order_), f"{at}.memory.ends")
     if (shares := learner.memory_.coarsening["shares"]).shape != (len(OFFSETS),):
         raise wrong(f"{at}.memory.coarsening.shares", f"{len(OFFSETS)} numbers", shares)
     check_forest(learner.memory_.forest, learner.categories_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,23 +12,26 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import fitting, learning, nouns
+from pril.core import learning, nouns
 from pril.core.arrays import Array
 from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
 from pril.core.docs import filled
 from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.core.likelihood import Block, InMemory, Rows
 from pril.core.linear_engine import Batch
+from pril.core.links import LINKS, Link
 from pril.core.memory import Memory
-from pril.core.rating import at_most
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import unchanged_on_failure
-from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
 from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
+from pril.likelihood import fitting
+from pril.likelihood.chosen import Choice
+from pril.likelihood.errors import Errors, separated
+from pril.likelihood.mechanisms import shares_of
+from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_CLASSES = 64  # the counts of ranges grow with their cube
@@ -122,6 +124,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
+    link : {"logit", "probit", "cloglog", "loglog", "cauchit"}, default="logit"
+        The distribution function F in ``P(y <= i) = F(theta_i - f)``: logistic, normal,
+        ``1 - exp(-exp(t))`` (proportional hazards), ``exp(-exp(-t))``, or Cauchy. `partial_fit` and
+        streams take "logit" only.
     offset : str or int, default=None
         Name or number of a feature that is added to the score as it is: its weight is 1, and is not
         learned. Do not scale it. Only `fit` takes an offset, not `partial_fit` and streams.
@@ -134,13 +140,15 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     n_iter_ : int
         Steps that `fit` took; not set by `partial_fit`.
     converged_ : bool
-        Whether `fit` found the maximum in `max_iter` steps; not set by `partial_fit`.
+        Whether `fit` found the maximum in `max_iter` steps; False where there is none, because
+        features separate labels. Not set by `partial_fit`.
     loglik_ : float
         Log-likelihood of the labels at the maximum, without the penalty; not set by `partial_fit`.
     covariance_ : ndarray of shape (n_features + n_classes - 1, n_features + n_classes - 1)
-        Covariance of the weights and thresholds that `fit` found, see :func:`pril.inference.infer`.
-        It is not there after `partial_fit`, for more than 200 weights and thresholds, or if the
-        labels do not determine how classes become ranges.
+        Covariance of the weights and thresholds that `fit` found, zero for those that rows do not
+        determine. It is robust if weights of rows are not whole numbers, see
+        :func:`pril.inference.infer`. It is not there after `partial_fit`, or for more than 200
+        weights and thresholds.
     feature_means_ : ndarray of shape (n_features,)
         Mean of each feature over the rows of `fit`; zeros before it.
     %(t_)
@@ -200,6 +208,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         "noise": [Interval(Real, 0, 1, closed="both")],
         "coarsening": [StrOptions(set(COARSENING))],
         "decision": [StrOptions({"median", "mode"})],
+        "link": [StrOptions(set(LINKS))],
         "offset": [str, Integral, None],
     }
     # After a pass without a mistake, the probabilities still get better.
@@ -226,6 +235,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         noise: float = 0.0,
         coarsening: Literal["auto", "random", "offsets"] = "auto",
         decision: Literal["median", "mode"] = "median",
+        link: Literal["logit", "probit", "cloglog", "loglog", "cauchit"] = "logit",
         offset: str | int | None = None,
     ) -> None:
         self.classes = classes
@@ -241,6 +251,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         self.noise = noise
         self.coarsening = coarsening
         self.decision = decision
+        self.link = link
         self.offset = offset
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -275,15 +286,21 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         Returns
         -------
         settings : Settings
-            As `pril.core.fitting.fit` takes them.
+            As `pril.likelihood.fitting.fit` takes them.
         """
         return fitting.Settings(
-            float(self.alpha),
-            float(self.trust),
-            self.coarsening,
-            int(self.max_iter),
-            self._offset_column(),
+            alpha=float(self.alpha),
+            trust=float(self.trust),
+            coarsening=self.coarsening,
+            max_iter=int(self.max_iter),
+            link=self.link_function,
+            offset=self._offset_column(),
         )
+
+    @property
+    def link_function(self) -> Link:
+        """The link that `link` names."""
+        return LINKS[self.link]
 
     def _offset_column(self) -> int | None:
         """Return which feature is the offset."""
@@ -314,7 +331,18 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         rows = InMemory.of(self.labelled_block(batch, kinds), kinds)
         if not rows.moments.are_finite:
             raise self.engine.not_finite(batch.rows, None, batch.weights)
+        self._refuse_far(rows)
         return rows
+
+    def _refuse_far(self, rows: Rows) -> None:
+        """Refuse features whose distance from zero leaves no digits for how they vary."""
+        if len(far := rows.moments.far()):
+            j, moments = int(far[0]), rows.moments
+            name = [*getattr(self, "feature_names_in_", range(self.n_features_in_))][j]
+            raise InputError(
+                f"X: feature {shown(name)} varies by {moments.spread[j]:.3g} about "
+                f"{moments.mean[j]:.6g}, so that scores would be rounding errors: subtract its mean"
+            )
 
     def labelled_block(
         self, batch: Batch, kinds: Kinds, first: int = 0, n: int | None = None
@@ -349,7 +377,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         stop = first + len(weight)
         if self.half_life is not None:
             weight = weight * ages(stop if n is None else n, self.half_life, slice(first, stop))
-        return Block(X, kinds.number(intervals), weight)
+        column, offset = self._offset_column(), None
+        if column is not None:
+            offset = np.asarray(X[:, column] if dense else X[:, [column]].toarray()[:, 0], float)
+        return Block(X, kinds.number(intervals), weight, offset)
 
     def learn_maximum(self, found: fitting.Fit, rows: Rows) -> None:
         """Keep the maximum that was found for such rows, so that streams can go on from it.
@@ -361,42 +392,56 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         rows : Rows
             What it was found for.
         """
-        maximum = found.maximum
-        if not maximum.converged:
-            reason = f"no maximum was found in max_iter={self.max_iter} steps: raise it"
-            if maximum.mechanism is None:  # else ranges tell little of the classes
-                reason += ", or scale the features, for example with StandardScaler"
+        maximum, mechanism, errors = found.maximum, found.problem.mechanism, Errors(found)
+        n_numbers, is_sampled = errors.shown.shape[0], rows.moments.uneven > 0.0
+        separation = errors.separation
+        is_separated = len(separation.directions) > 0
+        reason = (
+            f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
+            "features, for example with StandardScaler"
+        )
+        if is_separated:
+            reason = "no maximum exists: " + separated(
+                [*getattr(self, "feature_names_in_", range(self.n_features_in_))],
+                separation.features,
+                self.order_,
+                rows.kinds.ends[separation.kinds],
+            )
+            reason += "; set alpha above 0, or leave out or join what separates them"
+        if is_separated or not maximum.converged:
             warnings.warn(reason, ConvergenceWarning, stacklevel=3)
-        uncertainty = Uncertainty(fitting.Problem(rows, self.settings()), maximum)
-        self.n_iter_ = maximum.n_iter
+        covariance = np.empty((0, 0))
+        if errors.is_dense and n_numbers <= MOST_PARAMETERS:
+            covariance = errors.covariance(errors.squares(rows) if is_sampled else None)
+        self.n_iter_ = maximum.n_iter + found.n_steps
         self.maximum_ = {
-            "converged": maximum.converged,
-            "loglik": float(maximum.sums.loglik),
+            "converged": maximum.converged and not is_separated,
+            "loglik": found.loglik,
             "rows": rows.n_rows,
             "weight": float(rows.weights.sum()),
-            "parameters": uncertainty.n_parameters,
-            "means": rows.moments.first / rows.moments.weight,
-            "covariance": self._covariance_to_keep(uncertainty),
+            "parameters": errors.n_parameters,
+            "means": rows.moments.mean,
+            "covariance": covariance,
+            "unused": np.flatnonzero(found.problem.frame.scale == 0.0),
+            **Choice.of(mechanism, found.phi, found.gained, rows.kinds, rows.weights)._asdict(),
+            "sampled": is_sampled,
+            "has_prior": found.problem.priors.classes is not None,
+            "aliases": errors.aliases,
+            "unbounded": separation.directions @ errors.shown.T.toarray(),
+            "growing": separation.features,
+            "separated": rows.kinds.ends[separation.kinds],
         }
         self.memory_ = self._memory_at(found, rows)
 
-    def _covariance_to_keep(self, uncertainty: Uncertainty) -> Array:
-        """Return the covariance, without rows and columns if it is too large, or unknown."""
-        is_small = uncertainty.is_dense and uncertainty.n_numbers <= MOST_PARAMETERS
-        if is_small and uncertainty.n_followed <= MOST_FOLLOWED:
-            with suppress(np.linalg.LinAlgError):
-                return uncertainty.covariance()
-        return np.empty((0, 0))
-
     def _found(self, name: str) -> Any:
         """Return something of the maximum, if no row was learned since."""
-        if "maximum_" not in vars(self) or self.maximum_["rows"] != self.t_:
+        if not self._is_at_maximum:
             raise AttributeError(f"{name}_ is what fit found, and rows were learned since, or only")
         return self.maximum_[name]
 
     @property
     def converged_(self) -> bool:
-        """Whether `fit` found the maximum in `max_iter` steps."""
+        """Whether `fit` found the maximum in `max_iter` steps; not where there is none."""
         return bool(self._found("converged"))
 
     @property
@@ -415,17 +460,20 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """Covariance of the weights and thresholds that `fit` found."""
         covariance: Array = self._found("covariance")
         if len(covariance) == 0:
+            n = self.n_features_in_ + len(self.order_) - 1
             raise AttributeError(
-                "covariance_ was not kept: there are more than "
-                f"{MOST_PARAMETERS} weights and thresholds, or the labels do not determine how "
-                "classes become ranges, or leave a class without rows"
+                f"covariance_ is kept for at most {MOST_PARAMETERS} weights and thresholds, and "
+                f"there are {n:,}"
             )
-        return covariance
+        move = np.eye(len(covariance))
+        known = np.diagonal(covariance)[self.n_features_in_ :] > 0.0
+        move[self.n_features_in_ :, : self.n_features_in_] = np.outer(known, self.feature_means_)
+        return move @ covariance @ move.T
 
     def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
         """Return the memory of a stream that has seen these rows and is at the maximum."""
         memory, kinds = self.engine.blank(self.n_features_in_, len(self.order_)), rows.kinds
-        parts, sums, moments = memory.parts(), found.maximum.sums, rows.moments
+        parts, moments = memory.parts(), rows.moments
         n = rows.n_rows
         seen = clock = 0.0
         for some in batches(n, MOST_AGES):
@@ -433,28 +481,36 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             seen += float(age.sum())
             clock += float(age @ np.arange(some.start + 1.0, some.stop + 1.0))
         each = clock / seen  # what a row weighs in the mean
-        parts["u"][0, :-1], parts["n"][:] = found.w, -found.theta
+        parts["u"][0, :-1], parts["n"][:] = found.w, self.median - found.theta
         parts["clock"][0], memory.counts[0] = clock, n
-        parts["size"][:] = moments.second.sum(), moments.weight
-        parts["slopes"][:] = sums.squares / [1.0, max(len(self.order_) - 1, 1)]
+        parts["size"][:] = (
+            (moments.squares + moments.weight * moments.mean**2).sum(),
+            moments.weight,
+        )
+        parts["slopes"][:] = found.maximum.sums.squares / [1.0, max(len(self.order_) - 1, 1)]
         parts["seen"][:] = seen
-        parts["exact"][:] = rows.exact * (seen / n)
-        counts = kinds.spread(rows.weights) if sums.counts is None else sums.counts
+        exact = np.bincount(
+            kinds.ends[kinds.exact, 0], rows.moments.rows[kinds.exact], kinds.n_classes
+        )
+        parts["exact"][:] = exact * (seen / n)
+        counts = kinds.spread(rows.weights)
         parts["total"][:] = each * counts.sum(axis=0)
         ranges = np.where(kinds.exact, 0.0, rows.weights)
         narrow, wide = ranges[kinds.narrow].sum(), ranges[kinds.wide].sum()
-        by_offsets = found.maximum.mechanism is not None and found.evidence is not None
+        by_offsets = found.problem.mechanism.name == "offsets"
         overlap = max(kinds.overlap(ranges), LEAST_OVERLAP if by_offsets else 0.0)
         missing = 0.0 if by_offsets else narrow  # of the ranges that offsets would make
         labels = [rows.weights.sum(), narrow, wide, overlap * narrow, missing]
         parts["labels"][:] = each * np.array(labels)
         if by_offsets:
-            parts["offsets"][:] = each * narrow * found.maximum.mechanism.shares
+            parts["offsets"][:] = (
+                each * narrow * (shares_of(found.phi) if len(found.phi) == 4 else 0.2)
+            )
         evenly = kinds.spread(ranges)[kinds.narrow].sum(axis=0)
         parts["at_random"][:] = each * evenly
-        if found.evidence is not None:
+        if found.gained is not None:
             limit = np.inf if by_offsets else -nouns.BENEFIT
-            parts["advantage"][:] = each * min(found.evidence, limit)
+            parts["advantage"][:] = each * min(found.gained, limit)
         place = dict(zip(map(tuple, kinds.ends.tolist()), counts, strict=True))
         for (low, high), cells in self._counted(memory).ranges().items():
             if (low, high) in place:
@@ -471,19 +527,33 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             noise=float(self.noise),
             mode=self.decision == "mode",
             coarsening=COARSENING[self.coarsening],
+            link=nouns.LINK_NAMES.index(self.link),
         )
 
     @property
     def coarsening_(self) -> Coarsening:
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
-        counted = self._counted(self.memory_)
-        return Coarsening.of(
-            "offsets" if counted.uses_offsets else "random",
-            counted.shares,
-            None if self.coarsening == "random" else counted.evidence,
-            counted.table(),
-        )
+        if not self._is_at_maximum:
+            counted = self._counted(self.memory_)
+            return Coarsening.of(
+                "offsets" if counted.uses_offsets else "random",
+                counted.shares,
+                None if self.coarsening == "random" else counted.evidence,
+                counted.table(),
+            )
+        return self.choice.coarsening(len(self.order_))
+
+    @property
+    def _is_at_maximum(self) -> bool:
+        """Whether `fit` found the model, and no row was learned since."""
+        return "maximum_" in vars(self) and bool(self.maximum_["rows"] == self.t_)
+
+    @property
+    def choice(self) -> Choice:
+        """How classes become ranges, as `fit` chose it."""
+        known: dict[str, Any] = self.maximum_
+        return Choice(*(known[name] for name in Choice._fields))
 
     def _counted(self, memory: Memory) -> ByRow:
         return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
@@ -515,15 +585,17 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         >>> model.marginal_effects(X).round(2)
         array([[-0.16, -0.  ,  0.16]])
         """
-        below = at_most(self.latent(X)[:, np.newaxis], self.thresholds_)
-        weights = None if sample_weight is None else read_weights(sample_weight, len(below))
+        density = self.link_function.sides(self.thresholds_ - self.latent(X)[:, np.newaxis]).density
+        weights = None if sample_weight is None else read_weights(sample_weight, len(density))
         if weights is not None and not weights.any():
             raise InputError("sample_weight is zero for every row: there is nothing to average")
         # The slope of the chance to be above each threshold.
-        slopes = np.average(below * (1.0 - below), axis=0, weights=weights)
+        slopes = np.average(density, axis=0, weights=weights)
         per_score = -np.diff(slopes, prepend=0.0, append=0.0)
         return by_class(self.order_, np.outer(self.coef_, per_score))
 
     def _label_chances(self, intervals: Array) -> Array:
+        if self._is_at_maximum:
+            return self.choice.relative_chances(intervals, len(self.order_))
         kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
         return self._counted(self.memory_).label_chances(kinds)[kind]

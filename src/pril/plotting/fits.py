@@ -197,7 +197,7 @@ class CoarseningDisplay(drawing.Display):
                 f"{type(learner).__name__} does not learn how classes become ranges, so there is "
                 "nothing to draw"
             )
-        if not (learner.coarsening_.table or learner.coarsening_.shares):
+        if not learner.coarsening_.ranges:
             raise InputError(
                 f"this {type(learner).__name__} learned from exact labels only, so there is no "
                 "range to draw"
@@ -224,7 +224,7 @@ class CoarseningDisplay(drawing.Display):
 
     def _draw_table(self, ax: Axes) -> None:
         """Draw a line for each range, the lowest first."""
-        table = self.coarsening.table
+        table = self.coarsening.ranges
         common = sorted(table, key=lambda ends: -sum(table[ends]))[:MOST_RANGES]
         ranges = sorted(common)
         cells = np.zeros((len(ranges), len(self.classes)))
@@ -386,6 +386,8 @@ class ForestDisplay(drawing.Display):
         texts = [
             _with_interval(row.estimate, row.lower, row.upper)
             if row.lower < row.upper
+            else "not identified"
+            if np.isnan(row.lower)
             else f"{row.estimate:.2g} ({'fixed' if row.estimate else 'reference'})"
             for row in rows.itertuples()
         ]

@@ -19,7 +19,6 @@ from pril.core.arrays import Array
 from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.linear_engine import Batch
 from pril.core.parts import Parts, model_name, scale_of_features, units_of_features
-from pril.core.rating import log_probabilities
 from pril.core.registry import BY_COMMAND
 from pril.core.scale import Scale
 from pril.core.scikit import validate_params
@@ -274,7 +273,7 @@ class LoadedModel:
                     ends = ranges_of(self.ranges, rank, scores, cut)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
                 if proba or asked:
-                    P = np.exp(log_probabilities(scores, cut))
+                    P = np.exp(self.learner.log_chances(scores, cut))
                     added |= dict(zip(chances, map(pa.array, P.T), strict=False))
                 for name, (method, arguments) in asked.items():
                     added[name] = pa.array(getattr(scale, method)(P, *arguments))

@@ -17,20 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pril.core import fitting, learning, ranking
+from pril.core import learning, ranking
 from pril.core.arrays import Array
 from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
-from pril.core.likelihood import (
-    MOST_DENSE,
-    Block,
-    InMemory,
-    Moments,
-    Rows,
-    block_rows,
-    evenly_spaced,
-    recut,
-)
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
 from pril.core.weights import label_weights
@@ -38,6 +28,9 @@ from pril.errors import InputError, shown
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
 from pril.learners.ordered_boosting import fit_watched, learn
+from pril.likelihood import fitting
+from pril.likelihood.rows import Block, Moments, Rows, block_rows, recut
+from pril.likelihood.sums import MOST_DENSE
 from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Ends
@@ -150,7 +143,7 @@ def learn_maximum(run: Run) -> None:
     """Take steps to the maximum of the likelihood."""
     rows = LabelledRows(run)
     if run.partly:
-        rows.know(Moments(*run.partly["moments"]))
+        rows.set_moments(Moments(*run.partly["moments"]))
     _check_moments(run, rows.moments)
     run.partly["moments"] = tuple(rows.moments)
     found = fitting.fit(rows, run.model.settings(), run.partly.get("search"), rows.watch)
@@ -219,8 +212,8 @@ class LabelledRows(Rows):
     def _pass_name(self) -> str:
         name, search = "preparing", self.run.partly.get("search")
         if search is not None:
-            sums = search["sums"]
-            said = "" if sums is None else f" (log-likelihood {sums[0]:,.1f})"
+            value = search["value"]
+            said = "" if value is None else f" (penalised log-likelihood {value:,.1f})"
             name = f"step {self.run.epoch + 1}{said}"
         return name if self.n_passes == 1 else f"{name}, pass {self.n_passes}"
 
@@ -228,9 +221,9 @@ class LabelledRows(Rows):
         """Note where the search is, after a step or before the first one."""
         run = self.run
         run.partly["search"] = search.to_plain()
-        if (sums := search.maximum.sums) is not None:
+        if search.maximum.sums is not None:
             run.epoch += 1
-            log.info("step %d: log-likelihood %.10g", run.epoch, sums.loglik)
+            log.info("step %d: penalised log-likelihood %.10g", run.epoch, search.maximum.value)
         run.row = self.n_passes = 0
         run.keep(self.kept_at)
         self.kept_at = run.done
@@ -242,16 +235,6 @@ class LabelledRows(Rows):
             n_bytes, n_rows = n_bytes + block.nbytes, n_rows + block.n_rows
             check_memory(self.run, why, self.n, n_bytes * self.n // n_rows, there)
             yield block
-
-    def sample(self, most: int) -> InMemory:
-        """Return at most `most` of the rows, evenly spaced."""
-        chosen, first, parts = evenly_spaced(self.n, most), 0, []
-        for block in self.blocks:
-            begin, end = chosen.searchsorted([first, first + block.n_rows])
-            if begin < end:
-                parts.append(block.take(chosen[begin:end] - first))
-            first += block.n_rows
-        return InMemory.of(Block.joined(parts), self.kinds)
 
 
 def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> None:

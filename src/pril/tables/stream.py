@@ -23,7 +23,6 @@ from pril.core.arrays import Array
 from pril.core.classifier import rows_to_rate
 from pril.core.linear_engine import Batch
 from pril.core.nouns import Dense
-from pril.core.rating import log_probabilities
 from pril.core.recent_errors import Alarm, ErrorReports
 from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
@@ -328,7 +327,7 @@ class LineStream:
             learner.memory_ = engine.go_on(learner.memory_, batch, None, record)
             self.is_ahead = True
             rank, scores, cuts = record.rank, record.scores, record.cuts
-        chances = np.exp(log_probabilities(scores, cuts)).T if self.options.chances else ()
+        chances = np.exp(learner.log_chances(scores, cuts)).T if self.options.chances else ()
         return rank, [pick_scores(rank, scores), *chances]
 
 

@@ -13,9 +13,9 @@ from scipy.sparse import issparse
 
 from pril.core.arrays import Array
 from pril.core.linear_engine import Ratings
+from pril.core.links import LOGIT
 from pril.core.loop import compiled_for
 from pril.core.nouns import Csr, Dense
-from pril.core.rating import log_probabilities, log_widths
 from pril.core.rows import batches, check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
@@ -103,7 +103,7 @@ class ForestEngine(NamedTuple):
         if not np.isfinite(scores).all():
             raise _overflowed(int(np.argmin(np.isfinite(scores))))
         if self.mode:
-            rank = log_probabilities(scores, cut).argmax(axis=1)
+            rank = LOGIT.log_between(cut[:-1] - scores, cut[1:] - scores).argmax(axis=1)
         else:
             rank = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
         return Ratings(rank, scores, cut)
@@ -128,7 +128,6 @@ class ForestRow:
         self.cells = np.zeros(len(forest.mean))
         self._score = np.empty((1, 1))
         _, self._cut, _ = engine.parameters(memory)
-        self._widths = log_widths(self._cut)
         splits = None
         if forest.size.max(initial=0) < compiled.MOST_LEAVES:
             splits = compiled.SortedSplits(*map(frozen, compiled.SortedSplits.of(forest)))
@@ -150,7 +149,7 @@ class ForestRow:
         return -1 if self._rate() < 0 else int(self._logs().argmax())
 
     def _logs(self) -> Array:
-        return log_probabilities(self._score, self._cut, self._widths)[0]
+        return LOGIT.log_between(self._cut[:-1] - self._score, self._cut[1:] - self._score)[0]
 
     def score(self) -> float:
         """Return the score of the row that was rated last."""

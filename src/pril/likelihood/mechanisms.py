@@ -1,0 +1,385 @@
+"""Mechanisms: how a class becomes a label. M[u, y] is the chance that class y is given the label u.
+
+Ranks are 0..K-1, and the *cut* k is the threshold below class k; those at both ends are infinite. A
+*cell* is a kind of label together with one of its classes. Only cells are listed whose chances
+differ among the classes of their kind: all others factor out of the likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import betaln, expit, softmax
+
+from pril.core.arrays import Array
+from pril.core.coarsening import MOST_STEPS, OFFSETS, Kinds
+
+# Logits of the shares of the offsets, by phi: pairs to triples, to both sides, up to down in each.
+LOGITS = np.array([[1, 0, 1, 0], [1, 0, -1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, -1]])
+LOGITS = LOGITS * [1.0, 1.0, 0.5, 0.5]
+# The prior of phi. For the widths, normal: odds of 150 to 1 are within a standard deviation.
+WIDTH_SPREAD = 5.0
+# For the directions, pseudo-rows up, and as many down; fewer where exact labels show the direction.
+DIRECTION_ROWS = 20.0
+SKEW = 1.5  # of the directions in starts: two thirds up, or down
+LEAST_CELL = 1e-9  # a chance in a free table that is not learned, for it is as good as 0
+# Turnbull's shares end when no class changes by more; each step costs as much as all kinds.
+TURNBULL_CHANGE, MOST_TURNBULL = 1e-6, 2000
+LEAST_MASS = 1e-4  # the share of a class that ranges at random leave without rows, with rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which cuts and which chances the likelihood of each kind of label depends on."""
+
+    kinds: Kinds
+    varies: Array  # (kinds,), whether chances differ among the classes of a kind
+
+    @cached_property
+    def n_cuts(self) -> Array:
+        """The number of cuts of each kind: two, if chances do not vary."""
+        low, high = self.kinds.ends.T
+        return np.where(self.varies, high - low + 2, 2)
+
+    @cached_property
+    def cuts(self) -> Array:
+        """The cuts of each kind, ascending; the last one is repeated. Of shape (kinds, most)."""
+        low, high = self.kinds.ends.T[:, :, np.newaxis]
+        steps = np.arange(int(self.n_cuts.max(initial=2)))
+        far = np.where(steps > 0, high + 1, low)
+        return np.where(self.varies[:, np.newaxis], np.minimum(low + steps, high + 1), far)
+
+    @cached_property
+    def first(self) -> Array:
+        """The number of the first cell of each kind, of those that vary."""
+        sizes = np.where(self.varies, self.n_cuts - 1, 0)
+        return np.cumsum(sizes) - sizes
+
+    @cached_property
+    def kind(self) -> Array:
+        """The kind of each cell."""
+        return np.repeat(np.flatnonzero(self.varies), (self.n_cuts - 1)[self.varies])
+
+    @cached_property
+    def rank(self) -> Array:
+        """The class of each cell."""
+        return self.kinds.ends[self.kind, 0] + np.arange(len(self.kind)) - self.first[self.kind]
+
+
+class Table(NamedTuple):
+    """M of the cells, up to a factor of each kind, and how it changes with phi."""
+
+    M: Array  # (cells,)
+    J: Array  # (cells, phi), first derivatives
+    second: Callable[[Array], Array]  # of G (cells,): sum of G times the second derivatives
+
+
+class Prior(NamedTuple):
+    """A log density of phi, its gradient, and minus its second derivatives, a diagonal."""
+
+    value: float
+    gradient: Array
+    curve: Array
+
+
+class Mechanism(Protocol):
+    """How classes become labels."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of labels."""
+
+    @property
+    def cells(self) -> Cells:
+        """The cells whose chances vary."""
+
+    def starts(self, weights: Array) -> list[Array]:
+        """Return where the search for phi begins; weights are those of the kinds."""
+
+    def prior(self, phi: Array) -> Prior:
+        """Return the prior of phi."""
+
+    def table(self, phi: Array) -> Table:
+        """Return the chances of the cells."""
+
+    def among(self, kinds: Kinds) -> Mechanism:
+        """Return what it says of such labels; it may know others, and not all of these."""
+
+    def frequencies(self, weights: Array) -> tuple[Array, int]:
+        """Return the log of what factors out of the chances of each kind, and how many are free."""
+
+
+def relative_chances(mechanism: Mechanism, phi: Array, kinds: Kinds) -> Array:
+    """Return P(label | class) for each kind and class, up to a factor of each kind.
+
+    Where the mechanism says nothing of a label, all of its classes are given it equally often.
+    """
+    own, chances = mechanism.among(kinds), kinds.inside.copy()
+    codes = np.array([kinds.n_classes, 1])
+    asked, known = kinds.ends @ codes, own.kinds.ends @ codes
+    cells = np.isin(known, asked)[own.cells.kind]
+    kind = np.searchsorted(asked, known)[own.cells.kind[cells]]
+    chances[kind, own.cells.rank[cells]] = own.table(phi).M[cells]
+    return chances
+
+
+def evenly(kinds: Kinds, weights: Array) -> Array:
+    """Return the weights of the classes if each range is divided evenly."""
+    low, high = kinds.ends.T
+    return _over_classes(kinds, weights / (high - low + 1.0))
+
+
+def _over_classes(kinds: Kinds, values: Array) -> Array:
+    """Return the sum over the kinds that contain each class."""
+    steps = np.zeros(kinds.n_classes + 1)
+    np.add.at(steps, kinds.ends[:, 0], values)
+    np.subtract.at(steps, kinds.ends[:, 1] + 1, values)
+    return np.maximum(np.cumsum(steps)[:-1], 0.0)
+
+
+def _over_kinds(kinds: Kinds, values: Array) -> Array:
+    """Return the sum over the classes of each kind."""
+    below = np.concatenate([[0.0], np.cumsum(values)])
+    return below[kinds.ends[:, 1] + 1] - below[kinds.ends[:, 0]]
+
+
+def label_chances(mechanism: Mechanism, phi: Array, weights: Array) -> Array:
+    """Return P(label | class) for each kind and each of its classes, one after the other.
+
+    They add up to 1 for each class that has a label.
+    """
+    kinds, cells, M = mechanism.kinds, mechanism.cells, mechanism.table(phi).M
+    every = Cells(kinds, np.ones(len(kinds.ends), dtype=bool))
+    chance = np.ones(len(every.kind))
+    chance[cells.varies[every.kind]] = M
+    chance *= np.exp(mechanism.frequencies(weights)[0])[every.kind]
+    whole = np.bincount(every.rank, chance, kinds.n_classes)
+    return chance / whole[every.rank]
+
+
+@dataclass(frozen=True, eq=False)
+class Random:
+    """Each class of a range is given it equally often: nothing to learn but what factors out."""
+
+    kinds: Kinds
+    name = "random"
+
+    @cached_property
+    def cells(self) -> Cells:
+        """None."""
+        return Cells(self.kinds, np.zeros(len(self.kinds.ends), dtype=bool))
+
+    def starts(self, weights: Array) -> list[Array]:
+        """Return the empty phi."""
+        return [np.empty(0)]
+
+    def among(self, kinds: Kinds) -> Random:
+        """Return the same of other labels."""
+        return Random(kinds)
+
+    def prior(self, phi: Array) -> Prior:
+        """Return nothing."""
+        return Prior(0.0, np.empty(0), np.empty(0))
+
+    def table(self, phi: Array) -> Table:
+        """Return no chances."""
+        return Table(np.empty(0), np.empty((0, 0)), lambda _: np.empty((0, 0)))
+
+    def frequencies(self, weights: Array) -> tuple[Array, int]:
+        """Return log c[u], the most likely ones with sum_{u with y} c[u] <= 1; how many are free.
+
+        They are the dual of the shares of the classes by Turnbull (1976).
+        """
+        kinds, rows = self.kinds, weights + 1.0 / len(weights)
+        rows = rows / rows.sum()
+        mass = evenly(kinds, rows)
+        for _ in range(MOST_TURNBULL):
+            last, mass = mass, mass * _over_classes(kinds, rows / _over_kinds(kinds, mass))
+            if np.abs(mass - last).max() < TURNBULL_CHANGE:
+                break
+        chance = rows / _over_kinds(kinds, mass)
+        chance /= max(_over_classes(kinds, chance).max(), 1.0)
+        return np.log(chance), len(rows) - self._rank(mass > LEAST_MASS)
+
+    def _rank(self, occurs: Array) -> int:
+        """Return the rank of the kinds as sets of the classes that occur.
+
+        A kind is a path between two cuts, so that this is the rank of a graph.
+        """
+        n, empty = self.kinds.n_classes + 1, np.flatnonzero(~occurs)
+        n, node = _components(n, empty, empty + 1)
+        low, high = self.kinds.ends.T
+        return n - _components(n, node[low], node[high + 1])[0]
+
+
+def _components(n: int, one: Array, other: Array) -> tuple[int, Array]:
+    """Return the number of components of a graph of n nodes with such edges, and that of each."""
+    edges = csr_array((np.ones(len(one)), (one, other)), shape=(n, n))
+    count, found = connected_components(edges, directed=False)
+    return int(count), found
+
+
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """A rater adds classes below and above in the same way at every class.
+
+    A label is exact with one chance, wide (more than three classes) with another. Else it is
+    [y - a, y + b], cut off at the ends of the scale, with the share of the offset (a, b) over the
+    sum of the shares of those that leave a range at y. phi are logits of the shares.
+    """
+
+    kinds: Kinds
+    direction_rows: float  # pseudo-rows up, and as many down
+    name = "offsets"
+
+    @cached_property
+    def narrow(self) -> Array:
+        """Whether each kind is a range that offsets make."""
+        steps = self.kinds.ends[:, 1] - self.kinds.ends[:, 0]
+        return (steps > 0) & (steps <= MOST_STEPS)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Those of narrow ranges."""
+        return Cells(self.kinds, self.narrow)
+
+    @cached_property
+    def fits(self) -> tuple[Array, Array]:
+        """Whether an offset makes a cell (cells, 5), and leaves a range of a class (K, 5)."""
+        ranks = np.arange(self.kinds.n_classes)[:, np.newaxis]
+        down, up = np.array(OFFSETS).T
+        low, high = np.maximum(ranks - down, 0), np.minimum(ranks + up, ranks[-1])
+        kind, rank = self.cells.kind, self.cells.rank
+        ends = self.kinds.ends[kind][:, :, np.newaxis]
+        made = (ends[:, 0] == low[rank]) & (ends[:, 1] == high[rank])
+        return made.astype(float), (high > low).astype(float)
+
+    def starts(self, weights: Array) -> list[Array]:
+        """Return widths as they occur, as often up as down or not: maxima are mirrored."""
+        steps = self.kinds.ends[:, 1] - self.kinds.ends[:, 0]
+        pairs, triples = (weights[steps == n].sum() + 1.0 for n in (1, 2))
+        ratio = np.log(1.5 * pairs / triples)  # three offsets make triples, and two make pairs
+        return [np.array([ratio, 0.0, up, up]) for up in (0.0, SKEW, -SKEW)]
+
+    def among(self, kinds: Kinds) -> Offsets:
+        """Return the same of other labels."""
+        return replace(self, kinds=kinds)
+
+    def prior(self, phi: Array) -> Prior:
+        """Return the prior: normal for the widths, beta for the directions."""
+        widths, up, rows = phi[:2] / WIDTH_SPREAD, expit(phi[2:]), self.direction_rows
+        value = -0.5 * float(widths @ widths) - 2.0 * np.log(np.sqrt(2.0 * np.pi) * WIDTH_SPREAD)
+        value += float((rows * np.log(up * (1.0 - up)) - betaln(rows, rows)).sum())
+        gradient = np.concatenate([-widths / WIDTH_SPREAD, rows * (1.0 - 2.0 * up)])
+        curve = np.concatenate([[WIDTH_SPREAD**-2.0] * 2, 2.0 * rows * up * (1.0 - up)])
+        return Prior(float(value), gradient, curve)
+
+    def table(self, phi: Array) -> Table:
+        """Return the chances of narrow ranges among themselves."""
+        made, left = self.fits
+        b = softmax(np.where(left > 0.0, LOGITS @ phi, -np.inf), axis=1)
+        here, rank = b[self.cells.rank], self.cells.rank
+        a = made * here
+        M = a.sum(axis=1)
+        by_logit = a - M[:, np.newaxis] * here
+
+        def second(G: Array) -> Array:
+            by_class = np.zeros_like(b)
+            np.add.at(by_class, rank, G[:, np.newaxis] * by_logit)
+            mixed = by_class.T @ b
+            return LOGITS.T @ (np.diag(by_class.sum(axis=0)) - mixed - mixed.T) @ LOGITS
+
+        return Table(M, by_logit @ LOGITS, second)
+
+    def frequencies(self, weights: Array) -> tuple[Array, int]:
+        """Return the log chances of exact, narrow and wide labels, and of each wide kind."""
+        steps = self.kinds.ends[:, 1] - self.kinds.ends[:, 0]
+        log, free = np.zeros(len(weights)), -1
+        for some in (steps == 0, self.narrow, steps > MOST_STEPS):
+            if some.any():
+                log[some] = np.log((weights[some].sum() + 0.5) / (weights.sum() + 1.0))
+                free += 1
+        wide = steps > MOST_STEPS
+        if wide.any():
+            others = Random(Kinds(self.kinds.ends[wide], self.kinds.n_classes))
+            part, more = others.frequencies(weights[wide])
+            log[wide], free = log[wide] + part, free + more
+        return log, free
+
+
+def shares_of(phi: Array) -> Array:
+    """Return the shares of `OFFSETS`."""
+    shares: Array = softmax(LOGITS @ phi)
+    return shares
+
+
+@dataclass(frozen=True, eq=False)
+class Free:
+    """M[u, y] is what another mechanism says times exp(phi), over the sum of the class.
+
+    If it `learns` nothing, it is what the other one says.
+    """
+
+    kinds: Kinds
+    target: Array  # of each kind and class, as `label_chances` has them
+    name: str  # of the other mechanism
+    trust: float = 0.0  # pseudo-rows of each class that the other mechanism has
+    learns: bool = True
+
+    @cached_property
+    def cells(self) -> Cells:
+        """All of them."""
+        return Cells(self.kinds, np.ones(len(self.kinds.ends), dtype=bool))
+
+    @cached_property
+    def learned(self) -> Array:
+        """The cells that phi is about."""
+        return np.flatnonzero((self.target > LEAST_CELL) & self.learns)
+
+    def starts(self, weights: Array) -> list[Array]:
+        """Return the other mechanism."""
+        return [np.zeros(len(self.learned))]
+
+    def among(self, kinds: Kinds) -> Free:
+        """Return the same table, of the labels that it knows."""
+        return self
+
+    def prior(self, phi: Array) -> Prior:
+        """Return a normal prior, about that of `trust` pseudo-rows of each class."""
+        rows = np.maximum(self.trust, 1e-3) * self.target[self.learned]
+        value = 0.5 * float(np.log(rows / (2.0 * np.pi)).sum() - rows @ phi**2)
+        return Prior(value, -rows * phi, rows)
+
+    def table(self, phi: Array) -> Table:
+        """Return the chances of all labels."""
+        learned, n_classes = self.learned, self.kinds.n_classes
+        M = self.target.copy()
+        M[learned] *= np.exp(phi)
+        M /= np.bincount(self.cells.rank, M, n_classes)[self.cells.rank]
+        m, y = M[learned], self.cells.rank[learned]
+        same = (y[:, np.newaxis] == y).astype(float)
+        log_slopes = np.eye(len(phi)) - same * m
+        J = np.zeros((len(M), len(phi)))
+        J[learned] = m[:, np.newaxis] * log_slopes
+
+        def second(G: Array) -> Array:
+            rows = (G * M)[learned]
+            classes = m * np.bincount(self.cells.rank, G * M, n_classes)[y]
+            squares = (log_slopes * rows[:, np.newaxis]).T @ log_slopes
+            return squares - np.diag(classes) + same * np.outer(classes, m)
+
+        return Table(M, J, second)
+
+    def frequencies(self, weights: Array) -> tuple[Array, int]:
+        """Return nothing: the table has all."""
+        return np.zeros(len(weights)), 0

@@ -1,0 +1,396 @@
+"""Rows that have a label, in blocks: in memory, in a table on disk, on a cluster.
+
+The size of a block depends on the number of features only, the sums of blocks are added up in the
+order of a tree, and BLAS has one thread. So the same rows give the same bits wherever they are.
+
+Inside, features are centred at their means and scaled by powers of two, see `Frame`. Thresholds are
+then those of a row whose features have their means.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.sparse import csr_array, issparse, vstack
+
+from pril.core.arrays import Array
+from pril.core.coarsening import Kinds
+from pril.core.rows import batches
+from pril.core.threads import with_one_blas_thread
+
+T = TypeVar("T")
+
+BLOCK_ROWS, BLOCK_CELLS = 1 << 14, 1 << 19  # the most of a block, which stays in the cache
+FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
+LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
+# Rounding errors of scores: of a feature as many spreads from zero, a score has 9 digits less.
+FARTHEST = 2.0**32
+DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer to each other are equal
+ROUNDING = 4.0 * np.finfo(float).eps  # relative, of a mean: a column that varies less is constant
+
+
+def block_rows(n_features: int) -> int:
+    """Return the number of rows of a block: a power of two."""
+    fitting = max(BLOCK_CELLS // max(n_features, 1), 256)
+    return min(BLOCK_ROWS, 1 << (fitting.bit_length() - 1))
+
+
+class Block(NamedTuple):
+    """Some rows that have a label."""
+
+    X: Any  # (n, d), dense or CSR
+    kind: Array  # (n,), of their labels
+    weight: Array  # (n,)
+    offset: Array | None = None  # (n,), what is added to the scores
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+        return len(self.kind)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        X = (self.X.data, self.X.indices, self.X.indptr) if issparse(self.X) else (self.X,)
+        return sum(part.nbytes for part in (*X, *self[1:]) if part is not None)
+
+    def take(self, some: Any) -> Block:
+        """Return some of the rows: a slice, or their numbers."""
+        offset = None if self.offset is None else self.offset[some]
+        return Block(self.X[some], self.kind[some], self.weight[some], offset)
+
+    @staticmethod
+    def joined(parts: list[Block]) -> Block:
+        """Return the rows of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: Any = zip(*parts, strict=True)
+        X, *others = columns
+        whole = vstack(X, format="csr") if issparse(X[0]) else np.concatenate(X)
+        joined: Any = (None if one[0] is None else np.concatenate(one) for one in others)
+        return Block(whole, *joined)
+
+    def counting(self) -> Block:
+        """Return the rows that have a weight."""
+        counts = self.weight > 0.0
+        return self if counts.all() else self.take(np.flatnonzero(counts))
+
+    def digests(self, moments: Moments) -> Array:
+        """Return a number for each row that depends on its standardised features alone.
+
+        They are rounded, so that it is the same in another unit.
+        """
+        X, mean = self.X, moments.mean
+        steps = np.divide(DIGEST_STEPS, moments.spread, out=0.0 * mean, where=moments.spread > 0.0)
+        factors = np.random.default_rng(0).integers(0, 1 << 63, len(mean) + 2, dtype=np.uint64)
+        last, own, *_ = factors = 2 * factors + np.uint64(1)
+        digests = np.zeros(self.n_rows, dtype=np.uint64)
+        if issparse(X):
+            zeros = _whole((0.0 - mean) * steps)
+            data = _whole((X.data - mean[X.indices]) * steps[X.indices]) - zeros[X.indices]
+            digests += csr_array((data, X.indices, X.indptr), X.shape) @ factors[2:]
+            digests += zeros @ factors[2:]
+        else:
+            for column, centre, step, factor in zip(X.T, mean, steps, factors[2:], strict=True):
+                digests += _whole(np.subtract(column, centre, dtype=np.float64) * step) * factor
+        if self.offset is not None:
+            digests += _whole(self.offset * DIGEST_STEPS) * own
+        return (digests ^ (digests >> np.uint64(29))) * last
+
+
+class Lowest(NamedTuple):
+    """The different rows whose features have the lowest digests, with the weight of all equal ones.
+
+    They are the same whatever the order of the rows, and however often each is written.
+    """
+
+    rows: Block
+    digests: Array  # (n,), ascending
+
+    @classmethod
+    def of(cls, block: Block, digests: Array, most: int) -> Lowest:
+        """Return the rows of a block that have `most` different features."""
+        if block.n_rows > most and len(different := np.unique(digests)) > most:
+            some = np.flatnonzero(digests <= different[most - 1])
+            block, digests = block.take(some), digests[some]
+        order = np.lexsort([block.kind, digests])
+        digests, kind = digests[order], block.kind[order]
+        is_first = np.ones(len(order), dtype=bool)
+        is_first[1:] = (digests[1:] != digests[:-1]) | (kind[1:] != kind[:-1])
+        starts = np.flatnonzero(is_first)
+        weight = np.add.reduceat(block.weight[order], starts)
+        return cls(block.take(order[starts])._replace(weight=weight), digests[starts])
+
+    def plus(self, other: Lowest, most: int) -> Lowest:
+        """Return those of the rows of both."""
+        if len(np.unique(self.digests)) == most:
+            other = other.take(slice(np.searchsorted(other.digests, self.digests[-1], "right")))
+        both = np.concatenate([self.digests, other.digests])
+        return Lowest.of(Block.joined([self.rows, other.rows]), both, most)
+
+    def take(self, some: slice) -> Lowest:
+        """Return some of them."""
+        return Lowest(self.rows.take(some), self.digests[some])
+
+
+def _whole(numbers: Array) -> Array:
+    """Return the nearest whole numbers, modulo 2**64."""
+    most = 2.0**62
+    return np.rint(np.clip(numbers, -most, most)).astype(np.int64).view(np.uint64)
+
+
+def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:
+    """Return the rows of parts in blocks of this size; the last may be smaller."""
+    waiting: list[Block] = []
+    missing = size
+    for part in parts:
+        start = 0
+        while start < part.n_rows:
+            stop = min(start + missing, part.n_rows)
+            waiting.append(part.take(slice(start, stop)))
+            missing, start = missing - (stop - start), stop
+            if missing == 0:
+                yield Block.joined(waiting)
+                waiting, missing = [], size
+    if waiting:
+        yield Block.joined(waiting)
+
+
+def total(parts: Iterable[T], add: Callable[[T, T], T]) -> T:
+    """Add up parts in a tree: neighbours first, then their sums, and so on."""
+
+    def grouped(parts: Iterator[T]) -> Iterator[T]:
+        for first in parts:
+            yield reduce(add, islice(parts, FAN_IN - 1), first)
+
+    sums = iter(parts)
+    for _ in range(MOST_LEVELS):
+        sums = grouped(sums)
+    return next(sums)
+
+
+class Moments(NamedTuple):
+    """Weight, means and squares of features, and weights of kinds; those of rows join."""
+
+    weight: float
+    mean: Array  # (d,)
+    squares: Array  # (d,), weighted sums of the squares about the mean
+    by_kind: Array  # (kinds,), the weight of the rows of each kind
+    rows: Array  # (kinds,), and their number, without those of weight zero
+    uneven: float  # the weight of the rows whose weight is not a whole number
+
+    @classmethod
+    @with_one_blas_thread
+    def of(cls, block: Block, n_kinds: int) -> Moments:
+        """Return those of a block, in two passes: features may be far from zero."""
+        weight, X = block.weight, block.X
+        by_kind = np.bincount(block.kind, weight, n_kinds)
+        rows = np.bincount(block.kind, weight > 0.0, n_kinds)
+        whole = float(weight.sum())
+        share = weight / (whole if whole > 0.0 else 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if issparse(X):
+                mean = share @ X
+                apart = csr_array(((X.data - mean[X.indices]) ** 2, X.indices, X.indptr), X.shape)
+                stored = csr_array((np.ones(len(X.data)), X.indices, X.indptr), X.shape)
+                squares = weight @ apart + (whole - weight @ stored) * mean**2
+            else:
+                X = X.astype(np.float64, copy=False)
+                mean = share @ X
+                mean += share @ (X - mean)
+                squares = weight @ np.square(X - mean)
+        uneven = float(weight @ (weight != np.rint(weight)))
+        return cls(whole, mean, squares, by_kind, rows, uneven)
+
+    def plus(self, other: Moments) -> Moments:
+        """Return those of the rows of both (Chan, Golub and LeVeque, 1979)."""
+        weight = self.weight + other.weight
+        share = other.weight / weight if weight > 0.0 else 0.0
+        apart = other.mean - self.mean
+        return Moments(
+            weight,
+            self.mean + share * apart,
+            self.squares + other.squares + self.weight * share * apart**2,
+            self.by_kind + other.by_kind,
+            self.rows + other.rows,
+            self.uneven + other.uneven,
+        )
+
+    @property
+    def are_finite(self) -> bool:
+        """Whether none of them has overflowed."""
+        return bool(np.isfinite(np.concatenate([self.mean, self.squares])).all())
+
+    @property
+    def spread(self) -> Array:
+        """The standard deviations; 0 for a column that varies by rounding errors alone."""
+        spread = np.sqrt(self.squares / self.weight)
+        return np.where(spread > ROUNDING * np.abs(self.mean), spread, 0.0)
+
+    def far(self) -> Array:
+        """Return the features that are so far from zero that scores would be rounding errors."""
+        return np.flatnonzero((self.spread > 0.0) & (np.abs(self.mean) > FARTHEST * self.spread))
+
+
+class Frame(NamedTuple):
+    """Where the features are centred, and the powers of two that they are multiplied by.
+
+    A feature that is multiplied by 0 has no weight.
+    """
+
+    centre: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, moments: Moments, unused: list[int]) -> Frame:
+        """Return the frame of features with such moments: centred, and of a size about 1."""
+        spread = moments.spread
+        exponent = -np.frexp(np.where(spread > 0.0, spread, 1.0))[1]
+        exponent = np.clip(exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+        scale = np.where(spread > 0.0, np.ldexp(1.0, exponent), 0.0)
+        scale[unused] = 0.0
+        return cls(moments.mean, scale)
+
+    @classmethod
+    def of_scores(cls) -> Frame:
+        """Return the frame of rows that have scores, and no features."""
+        return cls(np.empty(0), np.empty(0))
+
+    def view(self, X: Any) -> Framed:
+        """Return rows in this frame."""
+        if issparse(X):
+            data = X.data * self.scale[X.indices]
+            scaled = csr_array((data, X.indices, X.indptr), shape=X.shape)
+            return Framed(scaled, self.centre * self.scale)
+        Z = np.subtract(X, self.centre, dtype=np.float64)
+        Z *= self.scale
+        return Framed(Z)
+
+
+class Framed(NamedTuple):
+    """Rows in a frame. From each of sparse rows, the centre is still to be taken."""
+
+    Z: Any
+    centre: Array | None = None
+
+    def dense(self) -> Array:
+        """Return the rows as a matrix."""
+        return self.Z if self.centre is None else self.Z.toarray() - self.centre
+
+    def dot(self, v: Array) -> Array:
+        """Return the product with a vector."""
+        product = self.Z @ v
+        return product if self.centre is None else product - self.centre @ v
+
+    def sums(self, factors: Any) -> Array:
+        """Return the sums of the rows, each times its factor, or its row of factors."""
+        sums = (factors.T @ self.Z).T
+        if issparse(sums):
+            sums = sums.toarray()
+        if self.centre is None:
+            return sums
+        return sums - np.multiply.outer(self.centre, factors.sum(axis=0))
+
+    def squares(self, factors: Array) -> Array:
+        """Return the sum of the outer squares of the rows, each times its factor."""
+        if self.centre is None:
+            return (self.Z * factors[:, np.newaxis]).T @ self.Z
+        weighted = self.Z.multiply(factors[:, np.newaxis]).tocsr()
+        mixed = np.multiply.outer(self.Z.T @ factors, self.centre)
+        centres = factors.sum() * np.multiply.outer(self.centre, self.centre)
+        return (weighted.T @ self.Z).toarray() - mixed - mixed.T + centres
+
+    def diagonal(self, factors: Array) -> Array:
+        """Return the diagonal of `squares`."""
+        if self.centre is None:
+            return factors @ (self.Z * self.Z)
+        squared = self.Z.multiply(self.Z).T @ factors
+        mixed = 2.0 * self.centre * (self.Z.T @ factors)
+        return squared - mixed + factors.sum() * self.centre**2
+
+
+class Rows(ABC):
+    """Rows that have a label, wherever they are: they can be read in blocks, often."""
+
+    kinds: Kinds  # of their labels
+
+    @property
+    @abstractmethod
+    def blocks(self) -> Iterable[Block]:
+        """The rows, block by block."""
+
+    def add_up(self, of: Callable[[Block], T], add: Callable[[T, T], T], what: str) -> T:
+        """Return the sum of what each block gives; `what` says what it is for."""
+        return total(map(of, self.blocks), add)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The moments of their features and labels."""
+        n_kinds = len(self.kinds.ends)
+        return self.add_up(lambda b: Moments.of(b, n_kinds), Moments.plus, "reading the features")
+
+    def set_moments(self, moments: Moments) -> None:
+        """Take the moments from another who has read the same rows."""
+        vars(self)["moments"] = moments
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are, without those of weight zero."""
+        return int(self.moments.rows.sum())
+
+    @property
+    def weights(self) -> Array:
+        """The weight of the rows of each kind."""
+        return self.moments.by_kind
+
+    def sample(self, most: int) -> InMemory:
+        """Return the rows that count, or about `most` different ones: see `Lowest`."""
+        moments = self.moments
+        if self.n_rows <= most:
+            found = self.add_up(
+                Block.counting, lambda one, other: Block.joined([one, other]), "reading the rows"
+            )
+            return InMemory.of(found, self.kinds)
+        lowest = self.add_up(
+            lambda block: Lowest.of(block, block.digests(moments), most),
+            lambda one, other: one.plus(other, most),
+            "reading a sample",
+        )
+        return InMemory.of(lowest.rows, self.kinds)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory(Rows):
+    """Rows that have a label, in memory."""
+
+    X: Any  # dense or CSR
+    kind: Array
+    weight: Array
+    kinds: Kinds
+    offset: Array | None = None
+
+    @classmethod
+    def of(cls, rows: Block, kinds: Kinds) -> InMemory:
+        """Return the rows of a block."""
+        return cls(*rows[:3], kinds, rows.offset)
+
+    @property
+    def whole(self) -> Block:
+        """All rows, as one block."""
+        return Block(self.X, self.kind, self.weight, self.offset)
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The rows, block by block."""
+        cuts = batches(len(self.kind), block_rows(self.X.shape[1]))
+        return [self.whole.take(some) for some in cuts]
+
+    def take(self, some: Array) -> InMemory:
+        """Return some of the rows, given by their numbers."""
+        return InMemory.of(self.whole.take(some), self.kinds)
