@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import pril
 from pril import OrderedLogit
-from pril.errors import InputError
+from pril.errors import InputError, PrilError
 from pril.labels import Scale, bracket_names, from_bounds, from_brackets
 from tables import write
 
@@ -151,6 +151,94 @@ def test_points_give_the_numbers_of_orm():
     np.testing.assert_allclose(scale.mean(P), [-0.431212166, -0.279100091, 0.185907285], atol=1e-8)
     medians = [-0.455555515, -0.304997290, 0.180675884]
     np.testing.assert_allclose(scale.median(P), medians, atol=1e-8)
+
+
+# --- Intervals -----------------------------------------------------------------------------------
+
+
+def fitted(seed=0, n=400):
+    """Return rows, groups and weights of them, a model, and a scale of its four classes."""
+    rng = np.random.default_rng(seed)
+    X, region = rng.normal(size=(n, 2)), rng.choice(["N", "S", "W"], n)
+    y = np.digitize(X @ [1.0, -0.5] + (region == "S") + rng.logistic(size=n), [-1.0, 0.5, 2.0])
+    X = np.column_stack([X, region == "S"])
+    model = OrderedLogit(coarsening="random", alpha=0.0, classes=range(4)).fit(X, y)
+    return X, region, rng.uniform(0.5, 2.0, n), model, Scale([10, 20, 40], low=0, high=100)
+
+
+def test_numbers_of_one_class_are_its_probability():
+    X, _, _, model, _ = fitted()
+    result = pril.inference.infer(model)
+    found = result.numbers(X[:9], {k: np.eye(4)[k] for k in range(4)})
+    wanted = result.probabilities(X[:9])
+    for name in ("estimate", "std_error", "lower", "upper"):
+        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-9)
+
+
+def test_errors_of_numbers_are_those_of_differences():
+    X, region, weight, model, scale = fitted()
+    result = pril.inference.infer(model)
+    values = {"mean": scale.mean(np.eye(4)), "above 20": scale.exceedance(np.eye(4), 20)}
+    found = result.numbers(X, values, by=region, sample_weight=weight)
+
+    def numbers(parameters):
+        """Return the numbers of the groups for other weights and thresholds."""
+        below = expit(parameters[3:] - (X @ parameters[:3])[:, None])
+        P = np.diff(np.pad(below, ((0, 0), (1, 1)), constant_values=((0, 0), (0, 1))))
+        own = np.column_stack([scale.mean(P), scale.exceedance(P, 20)])
+        return np.array(
+            [np.average(own[region == r], axis=0, weights=weight[region == r]) for r in "NSW"]
+        )
+
+    at, step = np.concatenate([model.coef_, model.thresholds_]), 1e-5 * np.eye(6)
+    slopes = np.array([(numbers(at + one) - numbers(at - one)) / 2e-5 for one in step])
+    error = np.sqrt(np.einsum("igm,ij,jgm->gm", slopes, result.covariance, slopes))
+    np.testing.assert_allclose(found.estimate, numbers(at), rtol=1e-9)
+    np.testing.assert_allclose(found.std_error, error, rtol=1e-5)
+    z = 1.959963984540054
+    np.testing.assert_allclose(found.upper[:, 0], (found.estimate + z * error)[:, 0], rtol=1e-5)
+    odds = found.estimate[:, 1] / (1 - found.estimate[:, 1])
+    half = z * error[:, 1] / (found.estimate[:, 1] * (1 - found.estimate[:, 1]))
+    np.testing.assert_allclose(found.lower[:, 1], expit(np.log(odds) - half), rtol=1e-5)
+    frame = found.to_frame()
+    assert frame.columns[:2].tolist() == ["group", "number"]
+    assert frame[["group", "number"]].to_numpy().tolist()[:3] == [
+        ["N", "mean"], ["N", "above 20"], ["S", "mean"],
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_intervals_of_regions_hold_as_often_as_they_say():
+    held = []
+    for seed in range(200):
+        X, region, weight, model, scale = fitted(seed)
+        chance = {"above 20": scale.exceedance(np.eye(4), 20)}
+        found = pril.inference.infer(model).numbers(X, chance, by=region, sample_weight=weight)
+        above = expit(X @ [1.0, -0.5, 1.0] - 0.5)
+        truth = [np.average(above[region == r], weights=weight[region == r]) for r in "NSW"]
+        held.append((found.lower[:, 0] < truth) & (truth < found.upper[:, 0]))
+    assert 0.92 < np.mean(held) < 0.98  # 0.95, and three standard errors of 200 sets
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"values": {"mean": [1, 2, 3]}},
+            r"values\['mean'\] must be 4 finite numbers, one for each",
+        ),
+        ({"values": {"mean": [1, 2, 3, np.nan]}}, r"values\['mean'\] must be 4 finite numbers"),
+        ({"values": {"mean": ["a"] * 4}}, r"values\['mean'\], row 0: 'a' is not a number"),
+        ({"values": {}}, "values must be a dict of numbers of the classes, got {}"),
+        ({"by": ["N"]}, "by has 1 values, expected one for each of 400 rows"),
+        ({"sample_weight": np.arange(400) > 0}, "sample_weight is zero for every row of the row 0"),
+    ],
+)
+def test_wrong_numbers_for_intervals_are_refused(options, message):
+    X, *_, model, _ = fitted()
+    given = {"values": {"mean": [1, 2, 3, 4]}} | options
+    with pytest.raises(PrilError, match=message):
+        pril.inference.infer(model).numbers(X, given.pop("values"), **given)
 
 
 # --- Where scales come from ----------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pril.core.links import Sides
 from pril.core.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.core.resampling import check_level, read_groups
 from pril.core.rows import batches
+from pril.core.scale import read_numbers
 from pril.core.weights import read_weights
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError, shown
@@ -151,17 +152,19 @@ class Intervals:
     Attributes
     ----------
     name : str
-        What a row stands for: "feature", or "row".
+        What a row stands for: "feature", "row" or "group".
     rows : list
-        Names of the features, or numbers of the rows.
+        Names of the features, numbers of the rows, or groups.
     classes : ndarray of shape (n_classes,)
-        The classes, lowest first.
+        The classes, lowest first; or names of numbers.
     level : float
         Confidence level.
     unit : str
         What effects are per: "unit" of a column, or "standard deviation".
     estimate, std_error, lower, upper : ndarray of shape (n, n_classes)
         The numbers, their standard errors, and the ends of their intervals.
+    column : str
+        What a column stands for: "class" or "number".
     """
 
     name: str
@@ -173,6 +176,7 @@ class Intervals:
     std_error: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
+    column: str = "class"
 
     def to_frame(self) -> pd.DataFrame:
         """Return all numbers as a table.
@@ -180,13 +184,14 @@ class Intervals:
         Returns
         -------
         table : DataFrame
-            Columns `feature` or `row`, `class`, `estimate`, `std_error`, `lower` and `upper`.
+            Columns `feature`, `row` or `group`; `class` or `number`; `estimate`, `std_error`,
+            `lower` and `upper`.
         """
         import pandas as pd
 
         columns = {
             self.name: np.repeat(np.array(self.rows, dtype=object), len(self.classes)),
-            "class": np.tile(self.classes.astype(object), len(self.rows)),
+            self.column: np.tile(self.classes.astype(object), len(self.rows)),
         }
         numbers = ("estimate", "std_error", "lower", "upper")
         columns |= {name: getattr(self, name).ravel() for name in numbers}
@@ -480,10 +485,84 @@ class Inference:
         variance += 2.0 * by_score * (low * mixed[:, :-1] + high * mixed[:, 1:])
         variance += 2.0 * low * high * np.diagonal(V, 1)
         error = np.sqrt(np.maximum(variance, 0.0))
-        inside = np.clip(p, TINY, 1.0 - np.finfo(float).eps)
+        return self._intervals("row", list(range(len(p))), p, error, *self._ends_of(p, error))
+
+    def numbers(
+        self,
+        X: Any,
+        values: dict[str, ArrayLike],
+        *,
+        by: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Intervals:
+        """Return means of numbers that belong to the classes, with their intervals.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Features, as the model takes them.
+        values : dict of array-like of shape (n_classes,)
+            Numbers of the classes, lowest first, each under its name. Of a `Scale` of K brackets,
+            ``scale.mean(np.eye(K))`` are those of the mean, and ``scale.exceedance(np.eye(K), 5)``
+            those of the probability of 5 or more.
+        by : array-like of shape (n_samples,), default=None
+            Group of each row, such as a region. The result has the mean of the rows of each group.
+            None: each row is by itself.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row in the mean of its group.
+
+        Returns
+        -------
+        numbers : Intervals
+            A row for each row of X, or for each group. The rows themselves are taken as given.
+            Numbers between 0 and 1 are chances: their intervals are made for the log odds.
+        """
+        self._refuse_separated("numbers")
+        if not isinstance(values, dict) or not values:
+            raise InputTypeError(f"values must be a dict of numbers of the classes, got {values!r}")
+        features = self._centred(dense_rows(self.parts.learner, self.parts.transform(X)))
+        below, above, density, _ = self._sides(features)
+        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
+        n, weight, name = len(p), np.ones(len(p)), "row"
+        groups, place = list(range(n)), np.arange(n)
+        if by is not None:
+            found, place = read_groups(by, n, name="by")
+            groups, name = found.tolist(), "group"
+        if sample_weight is not None:
+            weight = read_weights(sample_weight, n)
+        whole = np.bincount(place, weight, len(groups))
+        if not whole.all():
+            empty = groups[int(np.argmin(whole))]
+            raise InputError(f"sample_weight is zero for every row of the {name} {empty!r}")
+        mean = csr_array((weight / whole[place], (place, np.arange(n))), shape=(len(groups), n))
+        columns = []
+        for called, given in values.items():
+            number = read_numbers(given, f"values[{called!r}]")
+            if number.shape != (p.shape[1],) or not np.isfinite(number).all():
+                raise InputError(
+                    f"values[{called!r}] must be {p.shape[1]} finite numbers, one for each class"
+                )
+            by_cut = -density[:, 1:-1] * np.diff(number)
+            slopes = np.hstack([-by_cut.sum(axis=1)[:, np.newaxis] * features, by_cut])
+            slopes = mean @ slopes
+            variance = np.einsum("ij,jk,ik->i", slopes, self.inner, slopes)
+            estimate, error = mean @ (p @ number), np.sqrt(np.maximum(variance, 0.0))
+            is_chance = number.min() >= 0.0 and number.max() <= 1.0
+            half = _quantile(self.level) * error
+            ends = (
+                self._ends_of(estimate, error) if is_chance else (estimate - half, estimate + half)
+            )
+            columns.append(np.array([estimate, error, *ends]))
+        names = np.array(list(values), dtype=object)
+        estimate, error, lower, upper = np.stack(columns, axis=2)
+        about = name, groups, names, self.level, self.unit
+        return Intervals(*about, estimate, error, lower, upper, column="number")
+
+    def _ends_of(self, chance: Array, error: Array) -> tuple[Array, Array]:
+        """Return the ends of intervals of chances, made for the log odds."""
+        inside = np.clip(chance, TINY, 1.0 - np.finfo(float).eps)
         half = _quantile(self.level) * error / np.maximum(inside * (1.0 - inside), TINY)
-        ends = (expit(logit(inside) + side * half) for side in (-1.0, 1.0))
-        return self._intervals("row", list(range(len(p))), p, error, *ends)
+        return expit(logit(inside) - half), expit(logit(inside) + half)
 
     def marginal_effects(self, X: Any = None, sample_weight: ArrayLike | None = None) -> Intervals:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -580,7 +659,9 @@ class Inference:
         return ProportionalOdds(_score_test(*general, shared, np.eye(n_cuts * width)), tests)
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
-        return Intervals(name, rows, self._classes, self.level, self.unit, *numbers)
+        estimate, error, lower, upper = numbers
+        about = name, rows, self._classes, self.level, self.unit
+        return Intervals(*about, estimate, error, lower, upper)
 
     @property
     def _classes(self) -> Array:
