@@ -69,20 +69,21 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     and `stream` learn online: each row is one gradient step. After `fit`, they go on from the
     maximum.
 
-    The learner also learns the coarsening mechanism: how often each class is given as which range.
-    It weights the classes in the likelihood of a range accordingly.
+    The learner also learns the coarsening mechanism: how often each class is given as which label.
+    `fit` maximises one likelihood of weights, thresholds and the mechanism.
 
     Parameters
     ----------
     %(classes class_weight)
     alpha : float, default=0.3
-        Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and half
-        of ``alpha`` rows of each class at the mean of the features, so that no class vanishes. As
-        far as exact labels do not show which classes are behind ranges, 30 rows also draw the
-        shares of classes towards those that they have if each range is divided evenly. 0: no
-        penalty, maximum likelihood.
+        Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and alpha
+        rows, divided among the classes, at the mean of the features, so that no class vanishes.
+        With 0 and ``coarsening="random"`` there is no prior: `fit` is maximum likelihood. Where a
+        mechanism is learned, 30 rows draw the shares of classes towards those that they have if
+        each range is divided evenly, whatever alpha is.
     max_iter : int, default=100
-        Largest number of steps in `fit`.
+        Largest number of steps of a search in `fit`, which makes some searches to choose how classes
+        become ranges.
     random_state : int, RandomState instance or None, default=None
         Not used: `fit` is deterministic.
     average : bool, default=True
@@ -106,11 +107,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         What is assumed about ranges beyond what exact labels show. "random": each class of a range
         is given it equally often. "offsets": raters shade alike at every class, so that a range of
         up to three classes begins and ends that many classes below and above the true one with
-        probabilities that all classes share; wider ranges are at random. "auto": what makes labels
-        of rows that are held out more likely; offsets only if ranges overlap and move with the
-        class, unlike the brackets of questionnaires, and at least half of them have up to three
-        classes. A stream judges by each row before it is learned; after `fit`, it goes on with what
-        `fit` chose.
+        probabilities that all classes share; wider ranges are at random. "auto": what has the
+        larger marginal likelihood of the labels. Where there are as many exact labels as cells of
+        the table P(label | class), the table is freed, if that makes labels more likely. A stream
+        judges by each row before it is learned; after `fit`, it goes on with what `fit` chose.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -128,7 +128,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         The classes, sorted. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_)
     n_iter_ : int
-        Steps that `fit` took; not set by `partial_fit`.
+        Steps that `fit` took, those to choose a mechanism included; not set by `partial_fit`.
     converged_ : bool
         Whether `fit` found the maximum in `max_iter` steps; False where there is none, because
         features separate labels. Not set by `partial_fit`.
@@ -143,10 +143,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         Mean of each feature over the rows of `fit`; zeros before it.
     %(t_)
     coarsening_ : Coarsening
-        How classes become ranges, as the labels so far show it: `mechanism` ("random" or
-        "offsets"), `shares` of the offsets, `evidence`, by how much offsets predicted the labels
-        better than "random" did, as a difference of log-likelihoods, and `table`, the share of the
-        rows of each class that were given each range. Printed, it is a sentence.
+        How classes become labels, as `fit` chose it, or a stream so far: `mechanism` ("random",
+        "offsets" or "free"), `shares` of the offsets, `evidence` for offsets over "random", and
+        `table`, the share of the rows of each class that are given each label; exact labels
+        included, they add up to 1. Printed, it is a sentence.
     n_mistakes_ : int
         Rounds of streams in which the score was on the wrong side of a threshold.
     %(n_updates_)
@@ -173,7 +173,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (coarsening mechanisms).
 
     B. W. Turnbull, "The empirical distribution function with arbitrarily grouped, censored and
-    truncated data", 1976 (the classes behind ranges at random).
+    truncated data", 1976 (how often ranges at random occur).
 
     J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps of streams).
 
