@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster, wait
 
 import pril.dask
 from pril import PRIL
-from pril.core.likelihood import FAN_IN
+from pril.likelihood.rows import FAN_IN
 from workloads import K, table
 
 N_FEATURES, BLOCK, ROUNDS = 50, 250_000, 3

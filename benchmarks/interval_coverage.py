@@ -98,16 +98,9 @@ def by_curvature(model, frame, y, args):
 
 
 def by_bootstrap(model, frame, y, args):
-    """Return the same of `bootstrap`, whose samples are made relative to the reference."""
-    result = bootstrap(model, frame, y, n_resamples=args.resamples, random_state=0)
-    samples = result.samples.copy()
-    reference = samples[:, [2 + list(WORDS).index("Paris")]]
-    samples[:, 2:5] -= reference
-    samples[:, 5:8] -= reference
-    effects = samples[:, 8:].reshape(-1, 5, 4)
-    effects[:, 2:] -= effects[:, [3]]
-    tail = (1.0 - args.level) / 2.0
-    return np.quantile(samples, [tail, 1.0 - tail], axis=0)
+    """Return the same of `bootstrap`."""
+    options = {"n_resamples": args.resamples, "level": args.level, "random_state": 0}
+    return bootstrap(model, frame, y, **options).interval
 
 
 def held(case, args):

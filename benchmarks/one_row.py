@@ -50,7 +50,7 @@ def main():
 
     calls = {}
     for cls in (PRIL, OrderedLogit):
-        for kind, rows in (("array", arrays), ("dict", dicts)):
+        for kind, rows in (("array", arrays), ("dict", dicts), ("list", X.tolist())):
             stream = cls(classes=range(K)).stream()
             calls[f"`{cls.__name__}` stream, {kind}"] = (
                 repeat(stream.learn_one, rows, ranges),

@@ -45,6 +45,7 @@ myst_heading_anchors = 4
 # API pages: one for each public name, made from the tables of reference/api.md. The table of the
 # learners comes from the registry; autosummary reads files, so it is written to one.
 autosummary_generate = True
+autodoc_mock_imports = ["torch"]  # gigabytes, of which pages need nothing
 LEARNER_TABLE = """:orphan:
 
 .. currentmodule:: pril

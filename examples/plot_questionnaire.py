@@ -115,13 +115,9 @@ result = infer(model.fit(X, y), X, y)
 print(result)
 
 # %%
-# For the paper, the table as LaTeX. pandas writes it.
+# For the paper, the table as LaTeX.
 
-table = result.to_frame().query("term == 'weight'")
-columns = {"feature": "", "estimate": "weight", "std_error": "s.e.", "p": "p"}
-print(
-    table.rename(columns=columns)[list(columns.values())].to_latex(index=False, float_format="%.3f")
-)
+print(result.to_latex())
 
 # %%
 # Does the height matter? Compare the model with one that does not know it: the likelihood-ratio

@@ -32,9 +32,6 @@ TESTS = {
     "core/rating": "linear batches one_row posterior kernel",
     "core/linear_engine": "orders linear",
     "core/loop": "loop ordered_logit linear one_row posterior in_place kernel",
-    "core/likelihood": "likelihood ordered_logit training",
-    "core/fitting": "likelihood ordered_logit inference training",
-    "core/uncertainty": "inference",
     "core/recent_errors": "stream_metrics one_row",
     "core/code_cache": "code_cache",
     "core/compile_time": "code_cache cli",
@@ -47,6 +44,7 @@ TESTS = {
     "core/parts": "class_order ranges evaluate onnx integrations report",
     "core/docs": "package",
     "core/registry": "package",
+    "core/scale": "scale",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
     "learners/boosting": "boosting_bins boosting_rows boosting_starts constraints ordered_boosting contributions",
     "learners/ordered_boosting": "parameters ordered_boosting",
@@ -63,6 +61,7 @@ TESTS = {
     "io/schema": "io ordered_boosting",
     "io": "io notes label_kinds",
     "inference": "inference",
+    "likelihood/errors": "inference",
     "dask": "dask cluster",
     "tables/stream": "stream stream_answers cold_start",
     "tables/growing": "cold_start stream",
@@ -74,7 +73,7 @@ TESTS = {
     "tables/label_columns": "label_kinds brackets reliability training encoder cli",
     "tables/runs": "training brackets cluster boosting_bins",
     "tables/cluster": "cluster",
-    "tables/model": "report cli tables reliability",
+    "tables/model": "report scale cli tables reliability",
     "tables/json": "stream stream_answers tables cold_start",
     "tables/encoder": "encoder tables training pipeline stream_answers",
     "tables": "tables training encoder cli reliability quotes brackets stream remote cluster",
@@ -85,6 +84,7 @@ TESTS = {
     "experiments": "experiments",
     "onnx": "onnx",
     "river": "river",
+    "rules": "rules",
 }
 
 

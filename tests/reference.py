@@ -1,15 +1,18 @@
 """Slow twins: each algorithm in a few lines, written from its paper, ranks counted from 1.
 
-Nothing here is shared with the package. A twin takes rows ``X``, intervals ``[(l, r), ...]`` and
+Nothing here is shared with the package but names of constants. A twin takes rows ``X``, intervals ``[(l, r), ...]`` and
 the number of classes K, and returns the prediction before each round and the model after it.
 """
 
 import math
 from decimal import Decimal, localcontext
 from itertools import combinations, permutations
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from pril.core import coarsening, coarsening_by_row, nouns
 
 
 def predict(f, theta):
@@ -117,6 +120,38 @@ def widrow_hoff(X, intervals, K, rate, normalize):
     return predictions, models
 
 
+def passive_aggressive(X, intervals, K, C=1.0, squared=False):
+    """PA, PA-I and PA-II: s is the root of s = sum of z_i lambda_i(s), between two kinks of it."""
+    w, theta, i = np.zeros(X.shape[1]), np.zeros(K - 1), np.arange(1, K)
+    predictions, models = [], []
+    for x, (left, right) in zip(X, intervals, strict=True):
+        f, xx = w @ x, x @ x
+        predictions.append(predict(f, theta))
+        z = np.where(i < left, 1, np.where(i >= right, -1, 0))
+        loss = np.where(z == 0, -np.inf, 1 - z * (f - theta))
+
+        def multipliers(s, z=z, loss=loss, xx=xx):
+            missing = np.maximum(0, loss - z * s * xx)
+            return missing / (1 + 1 / (2 * C)) if squared else np.minimum(missing, C)
+
+        def gap(s, z=z, multipliers=multipliers):
+            return s - z @ multipliers(s)
+
+        bound = 1 + multipliers(0.0).sum()
+        kinks = [level / (sign * xx) for sign, level in zip(z, loss, strict=True) if sign * xx]
+        kinks += [
+            (level - C) / (sign * xx) for sign, level in zip(z, loss, strict=True) if sign * xx
+        ]
+        kinks = sorted([-bound, *(kink for kink in kinks if abs(kink) < bound), bound])
+        at = [gap(kink) for kink in kinks]
+        k = max(k for k in range(len(kinks) - 1) if at[k] <= 0)
+        s = kinks[k] - at[k] * (kinks[k + 1] - kinks[k]) / ((at[k + 1] - at[k]) or 1)
+        tau = z * multipliers(s)
+        w, theta = w + tau.sum() * x, ascending(theta - tau)
+        models.append((w, theta))
+    return predictions, models
+
+
 def multiclass(X, intervals, K):
     """Promote the best rank inside, demote the winner; the lower of two equal scores is better."""
     W = np.zeros((K, X.shape[1]))
@@ -172,23 +207,20 @@ OFFSETS = [(0, 1), (1, 0), (0, 2), (1, 1), (2, 0)]  # classes below and above th
 class Coarsening:
     """How classes become ranges, learned row by row; a row has the weight omega, ranks from 1."""
 
-    def __init__(self, K, kind):
-        self.K, self.kind = K, kind
-        self.S = dict.fromkeys(OFFSETS, 0.0)  # expected weight of the rows of each offset
+    def __init__(self, K, kind, trust=30):
+        self.K, self.kind, self.trust = K, kind, trust
+        self.phi = np.zeros(4)  # logits of the shares of offsets
+        self.squares = np.zeros(4)  # of the gradients by them
+        self.n = {}  # weight of each label
         self.mu = np.zeros(K)  # Turnbull's estimate of the weight of each class
-        # Weight of all rows, their number; weight of narrow and of wide ranges; overlap; missing
-        # kinds; evidence.
-        self.W = self.rows = self.G = self.V = self.Q = self.missing = self.D = 0.0
+        # Weight of all rows; number of rows, and the sum of their own weights; weight of narrow and
+        # of wide ranges, of overlaps, of missing kinds; evidence.
+        self.W = self.rows = self.c = self.G = self.V = self.Q = self.missing = self.D = 0.0
 
     def fade(self, factor):
-        self.S = {o: factor * weight for o, weight in self.S.items()}
-        self.mu = factor * self.mu
-        for name in ("W", "rows", "G", "V", "Q", "missing", "D"):
+        self.n = {u: factor * weight for u, weight in self.n.items()}
+        for name in ("squares", "mu", "W", "rows", "c", "G", "V", "Q", "missing", "D"):
             setattr(self, name, factor * getattr(self, name))
-
-    def count(self, omega):
-        self.W += omega
-        self.rows += 1
 
     @property
     def unit(self):
@@ -200,103 +232,89 @@ class Coarsening:
         left, right = max(1, y - o[0]), min(self.K, y + o[1])
         return (left, right) if left < right else None
 
-    def shares(self):
-        whole, pi = sum(self.S.values()), {}
-        for a, b in OFFSETS:
-            pi[a, b] = self.S[a, b] + self.unit / 5
-            if whole > 0:
-                pi[a, b] += 10 * self.unit * (self.S[a, b] + self.S[b, a]) / (2 * whole)
-        return {o: weight / sum(pi.values()) for o, weight in pi.items()}
+    def shares(self, phi=None):
+        widths, both, pairs, triples = self.phi if phi is None else phi
+        logits = {
+            (0, 1): widths + pairs / 2,
+            (1, 0): widths - pairs / 2,
+            (0, 2): triples / 2,
+            (1, 1): both,
+            (2, 0): -triples / 2,
+        }
+        whole = sum(np.exp(logit) for logit in logits.values())
+        return {o: np.exp(logits[o]) / whole for o in OFFSETS}
 
-    def kept(self, y):
-        """Return the share of the offsets that are not drawn again at class y."""
-        return max(sum(pi for o, pi in self.shares().items() if self.given(y, o)), 0.01)
-
-    def table(self, u):
-        """Return the chance that a row of each class in the range u is given it."""
-        pi = self.shares()
-        chance = {}
-        for y in range(u[0], u[1] + 1):
-            fitting = sum(pi[o] for o in OFFSETS if self.given(y, o) == u)
-            chance[y] = fitting / self.kept(y)
-        return chance
+    def chance(self, u, y, phi=None):
+        """Return the chance that a row of class y is given the range u."""
+        pi = self.shares(phi)
+        made = {o: self.given(y, o) for o in OFFSETS}
+        some = sum(pi[o] for o in OFFSETS if made[o])
+        return sum(pi[o] for o in OFFSETS if made[o] == u) / some
 
     def uses_offsets(self):
-        chosen = self.D / self.unit > -5 and self.G >= self.V and self.overlaps()
-        chosen = chosen and self.missing < 0.1 * self.G
+        chosen = self.D / self.unit > -nouns.BENEFIT and self.G >= self.V
+        chosen = chosen and self.missing < nouns.MOST_MISSING_BY_ROW * self.G
+        chosen = chosen and self.Q >= coarsening.LEAST_OVERLAP * self.G
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
-    def overlaps(self):
-        return self.G > 0 and self.Q >= 0.1 * self.G
-
-    def look_for_missing_kinds(self, t, ranges):
+    def look_for_missing_kinds(self):
         """Weigh the ranges that offsets would make of the classes at random, but hardly occur."""
-        if self.kind == "random" or self.G == 0 or (t >= 64 * self.K and t % (8 * self.K)):
-            return
         self.missing = 0.0
         for u in [(y, y + w) for w in (1, 2) for y in range(1, self.K + 1 - w)]:
-            seen = np.sum(ranges.get(u, 0))
-            expected = sum(self.mu[y - 1] * chance for y, chance in self.table(u).items())
-            if seen < 0.1 * expected:
+            seen = self.n.get(u, 0.0)
+            expected = sum(self.mu[y - 1] * self.chance(u, y) for y in range(u[0], u[1] + 1))
+            if seen < coarsening.LEAST_SEEN * expected:
                 self.missing += expected - seen
 
-    def target(self, u):
-        """Return the chance of the range u for each of its classes, or None: the same for all."""
-        if u[1] - u[0] > 2 or not self.uses_offsets():
-            return None
-        narrow = (self.G + self.unit / 2) / (self.W + self.unit / 2)
-        return np.array([narrow * chance for chance in self.table(u).values()])
+    def log_posterior(self, phi, u, P):
+        """Return that of a row, with its part of the prior of phi."""
+        likelihood = sum(P[y - 1] * self.chance(u, y, phi) for y in range(u[0], u[1] + 1))
+        widths, up = phi[:2], 1 / (1 + np.exp(-phi[2:]))
+        exact = (self.W - self.G - self.V) / self.unit
+        doubt = self.trust / (self.trust + exact) if self.trust else 0.0
+        prior = -np.sum((widths / nouns.WIDTH_SPREAD) ** 2) / 2
+        prior += nouns.DIRECTION_ROWS * doubt * np.sum(np.log(up) + np.log(1 - up))
+        return np.log(likelihood) + prior / (self.G / self.unit)
 
-    def learn(self, u, P, n_u, omega):
-        """Learn from a row with the range u; P has the chance of each class, n_u its weight."""
-        if u[1] - u[0] > 2:
+    def learn(self, u, P, t, c):
+        """Learn from a row with the label u, of weight c; P has the chance of each class.
+
+        Return the chance of the label for each of its classes, but for a factor.
+        """
+        omega, n_classes = c * t, u[1] - u[0] + 1
+        target = np.ones(n_classes)
+        self.W, self.rows, self.c = self.W + omega, self.rows + 1, self.c + c
+        if n_classes > 3:
             self.V += omega
-            return
-        self.G += omega
-        if self.kind == "random":
-            return
-        M, pi, unit = self.table(u), self.shares(), self.unit
-        kept = {y: self.kept(y) for y in M}
-        K, inside = self.K, slice(u[0] - 1, u[1])
-        by_offsets = sum(P[y - 1] * chance for y, chance in M.items())
-        prior = 0.25 * unit * (2 * K - 3) * len(M) / K
-        share = min(1, (n_u + 0.25 * unit) / (self.mu[inside].sum() + prior))
-        if self.mu[inside].any():
-            self.Q += omega * max(0, 1 - n_u / self.mu[inside].sum())
-        if self.overlaps():
-            self.D += omega * math.log(by_offsets / (share * P[inside].sum()))
-        mu = self.mu[inside] + 1e-3 * unit
+            return target
+        self.G += omega if n_classes > 1 else 0.0
+        if n_classes > 1 and self.kind != "random":
+            target = self.learn_range(u, P, omega, c)
+        self.n[u] = self.n.get(u, 0.0) + omega
+        period = coarsening_by_row.SELDOM * self.K, 1 + t // coarsening_by_row.OFTEN
+        if self.kind != "random" and t % min(period) == 0:
+            self.look_for_missing_kinds()
+        return target
+
+    def learn_range(self, u, P, omega, c):
+        K, inside, unit = self.K, slice(u[0] - 1, u[1]), self.unit
+        M = np.array([self.chance(u, y) for y in range(u[0], u[1] + 1)])
+        target = M if self.uses_offsets() else np.ones(len(M))
+        prior = coarsening_by_row.SEEN_BEFORE * unit  # rows of each kind, and those of its classes
+        known, classes = self.n.get(u, 0.0), self.mu[inside].sum()
+        rows = classes + prior * (2 * K - 3) * len(M) / K
+        at_random = min(1, (known + prior) / rows) * P[inside].sum()
+        if classes > 0:  # other rows of these classes have other ranges
+            self.Q += omega * max(0, 1 - known / classes)
+        self.D += omega * math.log(P[inside] @ M / at_random)
+        mu = self.mu[inside] + coarsening_by_row.SPREAD * unit
         self.mu[inside] += omega * mu / mu.sum()
-        for y in M:
-            r = omega * P[y - 1] * M[y] / by_offsets
-            fitting = sum(pi[o] for o in OFFSETS if self.given(y, o) == u)
-            for o in OFFSETS:
-                if self.given(y, o) == u:
-                    self.S[o] += r * pi[o] / fitting
-                elif self.given(y, o) is None:
-                    self.S[o] += r * pi[o] / kept[y]
-
-
-def label_chances(left, right, K, ranges, total, exact, trust, outside, target=None):
-    """q_y, the relative chance that a row of class y is given this label.
-
-    `target` is what the coarsening mechanism says of the classes inside; None: all are the same.
-    """
-    q = np.full(K, outside)
-    inside = slice(left - 1, right)
-    q[inside] = 1.0
-    given = ranges.get((left, right), np.zeros(K))[inside]
-    if left < right:
-        if target is None:
-            share = given.sum() / total[inside].sum() if given.sum() > 0 else 1.0
-            target = np.full(right - left + 1, share)
-        q[inside] = target
-        for y in range(left - 1, right):
-            if given.sum() > 0 and exact[y] > 0:
-                doubt = trust / (trust + exact[y])
-                q[y] = (1 - doubt) * ranges[left, right][y] / total[y] + doubt * q[y]
-        q[inside] /= q[inside].max()
-    return q
+        tiny = 1e-100  # the derivative of an analytic function, without a difference
+        slopes = [self.log_posterior(self.phi + 1j * tiny * e, u, P).imag for e in np.eye(4)]
+        step = c * np.array(slopes) / tiny
+        self.squares = self.squares + step**2
+        self.phi = self.phi + step / np.sqrt((self.c / self.rows) ** 2 + self.squares)
+        return target
 
 
 def ordered_logit(
@@ -315,39 +333,22 @@ def ordered_logit(
     """The online ordered logit on the likelihood of ranges; `weight` has one number a row."""
     w, i = np.zeros(X.shape[1]), np.arange(1, K)
     theta = np.log(i / (K - i))
-    ranges, total, exact = {}, np.zeros(K), np.zeros(K)
-    mechanism = mechanism or Coarsening(K, coarsening)
-    size = count = A = B = 0.0
+    mechanism = mechanism or Coarsening(K, coarsening, trust)
+    size = A = B = 0.0
     fade = 1.0 if half_life is None else 0.5 ** (1 / half_life)
     predictions, models = [], []
     for t, (x, (left, right)) in enumerate(zip(X, intervals, strict=True), start=1):
         c = 1.0 if weight is None else weight[t - 1]
-        size, count, A, B, exact, total = (fade * v for v in (size, count, A, B, exact, total))
-        ranges = {u: fade * v for u, v in ranges.items()}
+        size, A, B = (fade * v for v in (size, A, B))
         mechanism.fade(fade)
-        mechanism.look_for_missing_kinds(t, ranges)
-        mechanism.count(c * t)
         f = w @ x
         predictions.append(predict(f, theta))
-        outside = noise * (1 - 1 / math.sqrt(1 + t / 1000))
-        target = mechanism.target((left, right)) if left < right else None
-        q = label_chances(left, right, K, ranges, total, exact, trust, outside, target)
-        inside = (np.arange(1, K + 1) >= left) & (np.arange(1, K + 1) <= right)
-        chance = chances(f, theta)
-        if left < right:
-            n_u = np.sum(ranges.get((left, right), 0))
-            mechanism.learn((left, right), np.maximum(chance, 1e-12), n_u, c * t)
-        share = inside * q * np.where(chance > 1e-12, chance, 0.0)
-        share = share if share.any() else inside * q
-        share *= c * t / share.sum()
-        total = total + share
-        if left == right:
-            exact[left - 1] += 1
-        else:
-            ranges[left, right] = ranges.get((left, right), 0) + share
+        target = mechanism.learn((left, right), np.maximum(chances(f, theta), 1e-12), t, c)
+        q = np.full(K, noise * (1 - 1 / math.sqrt(1 + t / 1000)))
+        q[left - 1 : right] = target / target.max()
         a, tau = slopes(f, theta, q)
         a, tau = 0.0 if abs(a) < 1e-9 else a, np.clip(tau, -2, 2)
-        size, count = size + c * x @ x, count + c
+        size, count = size + c * x @ x, mechanism.c
         A, B = A + (c * a) ** 2, B + np.mean((c * tau) ** 2)
         if size > 0:
             first = (count / mechanism.rows) ** 2  # the squared mean of c
@@ -597,7 +598,7 @@ class Twin(NamedTuple):
 
 
 # Their steps are no multiples of anything: two orders of a sum differ in the last bits.
-UNEVEN = ("WidrowHoff", "OrderedLogit")
+UNEVEN = ("WidrowHoff", "OrderedLogit", "PassiveAggressive")
 
 LAST = {"average": False}
 TWINS = [
@@ -625,6 +626,16 @@ TWINS = [
         for normalize in (True, False)
         for options in [{"rate": 0.2, "normalize": normalize}]
     ),
+    *(
+        Twin(
+            "PassiveAggressive",
+            {**LAST, "C": C, "loss": "squared_hinge" if squared else "hinge"},
+            passive_aggressive,
+            {"C": C, "squared": squared},
+            rounds=True,
+        )
+        for C, squared in ((math.inf, False), (1.0, False), (0.1, False), (0.3, True))
+    ),
 ]
 
 
@@ -650,3 +661,16 @@ def shapley(worth, n_features):
             before = tuple(sorted(order[:at]))
             values[feature] += known[tuple(sorted((*before, feature)))] - known[before]
     return values / len(orders)
+
+
+def corrected(samples, estimate, level):
+    """Return percentiles as Efron (1981) corrects them: the k-th of n is at k / (n + 1)."""
+    samples = np.sort(samples)
+    n, normal = len(samples), NormalDist()
+    below = (np.sum(samples < estimate) + np.sum(samples <= estimate)) / (2 * n)
+    shift = 1.0 if below == 1.0 else -1.0
+    if 0.0 < below < 1.0:
+        shift = 2.0 * np.clip(normal.inv_cdf(below), -0.5, 0.5)
+    half = normal.inv_cdf((1.0 + level) / 2.0)
+    places = [(n + 1) * normal.cdf(shift + end) for end in (-half, half)]
+    return np.interp(places, np.arange(1, n + 1), samples)

@@ -330,7 +330,8 @@ def test_all_texts_that_cannot_be_read_are_named(good, bad, tmp_path, monkeypatc
     said = bad("fit", f"t.{suffix}", *fit)
     assert said.startswith(f"t.{suffix}, row 12: column 'income': 'a lot' cannot be read: ")
     advice = (
-        "; correct the text, say how numbers are written by --decimal and --thousands, name it by "
+        "; correct the text, say how its numbers are written by --bracket-decimal and "
+        "--bracket-thousands, name it by "
     )
     said, _, more = said.partition(advice)
     assert more == (
@@ -426,18 +427,23 @@ GERMAN = ["--decimal", ",", "--thousands", "."]
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_marks_of_numbers_are_those_of_brackets_too(good, bad, feed, tmp_path, suffix):
     """German rents: the model keeps how they are written, and options can say otherwise."""
-    forms = ["unter 3.000 \u20ac", "3.000 bis unter 4.500,50 \u20ac", "ab 4.500,50 \u20ac"]
+    forms = ["unter 300 \u20ac", "300 bis unter 4.500 \u20ac", "ab 4.500 \u20ac"]
     rows = [{"x": t % 3, "rent": forms[t % 3]} for t in range(60)]
     file = write(tmp_path / f"t.{suffix}", rows)
     fit = ["fit", file, "--label=rent", "--brackets", "--holdout=0", "-o", "m.pril"]
     said = bad(*fit)
-    assert "'unter 3.000 \u20ac' cannot be read: 3.000 may have decimals or thousands" in said
-    assert "--thousands" in said
-    assert "--thousands" in bad(*fit, "--decimal=,")
-    assert "4.500,50 is not a number with" in bad(*fit, "--thousands=,")
+    assert "row 2: column 'rent': '300 bis unter 4.500 \u20ac' cannot be read: 4.500 may" in said
+    one = "4500 with --bracket-decimal ',' and --bracket-thousands '.'"
+    assert f"; 4.500 is {one}, or 4.5 with --bracket-decimal '.' and --bracket-thous" in said
+    said = bad(*fit, "--bracket-thousands=,")
+    assert "4.500 is not a number" not in said
+    assert "it ends below its start" in said
+    assert "--bracket-decimal ';': expected" in bad(*fit, "--bracket-decimal=;")
     assert "--decimal ;: expected" in bad(*fit, "--decimal=;").replace("'", "")
+    own = json.loads(good(*fit, "--bracket-thousands=.", "--json"))
     found = json.loads(good(*fit, *GERMAN, "--json"))
-    assert found["labels"]["edges"] == [3000.0, 4500.5]
+    assert own["labels"]["edges"] == found["labels"]["edges"]
+    assert found["labels"]["edges"] == [300.0, 4500.0]
     evaluated = json.loads(good("evaluate", "m.pril", file, "--json"))
     assert evaluated["rows"] == 60
     feed("".join(json.dumps(row) + "\n" for row in rows).encode())

@@ -218,6 +218,43 @@ def test_numbers_in_place_of_words_are_refused_with_the_remedy(wrapper):
         wrapper(pril.PRIL(classes=GRADES)).fit(X, y)
 
 
+GIVEN = []
+
+
+class Recorder(OrderedLogit):
+    """Keeps what `fit` was given."""
+
+    def fit(self, X, y, sample_weight=None):
+        GIVEN.append((X, y, sample_weight))
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        BaggingClassifier(Recorder(), n_estimators=2, random_state=0),
+        VotingClassifier([("a", Recorder())]),
+        StackingClassifier([("a", Recorder())], LogisticRegression(), cv=2),
+    ],
+)
+def test_numbers_in_place_of_words_cannot_be_told_from_other_numbers(wrapper):
+    """So no learner can warn: it is given the same for words in their order as for numbers."""
+    pd = pytest.importorskip("pandas")
+    X, y, rank = survey()
+    numbers = np.unique(y, return_inverse=True)[1]
+    given = []
+    for labels in (pd.Categorical.from_codes(rank, GRADES, ordered=True), numbers):
+        GIVEN.clear()
+        clone(wrapper).fit(X, labels)
+        given.append([*GIVEN])
+    assert len(given[0]) > 0
+    for words, plain in zip(*given, strict=True):
+        for one, other in zip(words, plain, strict=True):
+            assert type(one) is type(other)
+            assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
+            np.testing.assert_array_equal(one, other)
+
+
 # --- Names that keep their order ---
 
 LEARNER = OrderedLogit(random_state=0)

@@ -1342,6 +1342,38 @@ def test_models_that_cannot_be_read(bad, tmp_path):
     assert "c.pril is a checkpoint, not a model" in bad("show", "c.pril")
 
 
+def test_a_run_says_that_it_was_resumed(call, good, feed, tmp_path, monkeypatch):
+    rows = make_rows(60)
+    write(tmp_path / "t.csv", rows)
+    keep = ["--checkpoint", "state", "--checkpoint-every", 1]
+    fit = ["fit", "t.csv", *RANGES, *keep, "-o", "t.pril"]
+    with monkeypatch.context() as patch:
+        patch.setattr("pril.tables.training.Run.describe", lambda _: 1 / 0)
+        assert call(*fit)[0] == 70
+    assert good(*fit).startswith("resumed   from the checkpoint in state\n")
+    assert "resumed" not in good(*fit)
+    lines = [json.dumps(row).encode() for row in rows]
+    stream = ["stream", "t.pril", *keep, "-o", "new.pril"]
+    for end in ([b"{"], [b""]):
+        feed(b"\n".join([*lines, *end]))
+        code, _, err = call(*stream)
+        assert ("resumed from the checkpoint in state\n" in err) == (code == 0)
+
+
+def test_a_table_without_weights_or_without_labels_says_which(bad, tmp_path):
+    def said(weights, grades):
+        pairs = enumerate(zip(weights, grades, strict=True))
+        rows = [{"x": t, "w": weight, "grade": grade} for t, (weight, grade) in pairs]
+        write(tmp_path / "t.csv", rows)
+        return bad("fit", "t.csv", "--label", "grade", "--weight", "w")
+
+    assert said([0] * 4, [1, 2] * 2) == "t.csv: every row has weight 0, so none can be learned"
+    assert said([0, 1] * 2, [1, ""] * 2) == (
+        "t.csv: column 'grade': no row of a weight above 0 has a label"
+    )
+    assert said([1] * 4, [""] * 4) == "t.csv: column 'grade': no row has a label"
+
+
 def test_a_checkpoint_of_another_command(call, bad, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     (tmp_path / "state").mkdir()

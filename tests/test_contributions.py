@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -274,6 +275,24 @@ def test_bars_lead_from_the_base_value_to_the_score(top, ax):
     np.testing.assert_allclose(widths[:top], values[order])
     edges = [patch.get_x() for patch in ax.patches if patch not in bars][1:]
     np.testing.assert_allclose(edges, model.thresholds_)
+
+
+def test_the_title_has_the_class_that_is_predicted(ax):
+    """Also where the most likely class is not the median, and where a score is a threshold."""
+    X, y = np.arange(-8.0, 8.0).reshape(-1, 1), np.repeat([0, 0, 1, 3, 3, 2, 2, 3], 2)
+    likely = OrderedLogit(decision="mode").fit(X, y)
+    median = clone(likely).set_params(decision="median").fit(X, y)
+    step = PRIL(average=False, max_iter=3, shuffle=False).fit(X, y)
+    ties = np.isin(step.latent(X), step.thresholds_)
+    others = likely.predict(X) != median.predict(X)
+    assert ties.any()
+    assert others.any()
+    for model, rows in ((likely, X[others]), (step, X[ties])):
+        for row in rows:
+            ax.clear()
+            plot_contributions(model, row[np.newaxis], ax=ax)
+            title = f"predicted: {model.predict([row])[0]}"
+            assert ax.get_title() == title or ax.get_title().startswith(f"{title} (")
 
 
 def test_many_rows_are_points_in_the_order_of_what_they_add(ax):

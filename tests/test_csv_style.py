@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 import pril
+from pril.core.brackets import GROUPS
 from pril.errors import InputError, RowError
 from pril.tables.opening import open_table
-from pril.tables.text import GROUPS, CsvStyle, Transcoded, csv_blocks
+from pril.tables.text import CsvStyle, Transcoded, csv_blocks
 
 STYLES = [
     CsvStyle(decimal=decimal, thousands=thousands)
@@ -420,8 +421,39 @@ def test_a_number_with_marks_is_refused_by_every_command(bad, good, tmp_path, ce
     for command in (("fit", "t.csv", *FIT), ("predict", "m.pril", "t.csv"),
                     ("evaluate", "m.pril", "t.csv")):  # fmt: skip
         said = bad(*command)
-        assert said.startswith(f"t.csv, row 12: {reason}; ")
-        assert "--decimal ','" in said
+        way = "say how they are written: --decimal '.' --thousands ' '" if cell == "1 234" else ""
+        way = way or "write all in one way"  # no marks are those of all cells
+        assert said == f"t.csv, row 12: {reason}; if these are numbers, {way}"
+    for row in rows:
+        row["size"] = cell
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    wanted = {"3,14": "',' --thousands ''", "1 234": "'.' --thousands ' '",
+              "1.234,5": "',' --thousands '.'"}[cell]  # fmt: skip
+    said = bad("predict", "m.pril", "t.csv")
+    assert said.endswith(f"say how they are written: --decimal {wanted}")
+
+
+@pytest.mark.parametrize("labels", [FIT[:4], ("--label", "rent", "--brackets")])
+def test_marks_that_are_not_those_of_a_cell_are_not_advised_again(bad, good, tmp_path, labels):
+    """Numbers have points, and brackets have marks of their own."""
+    rents = ["unter 1.000 \u20ac", "1.000 bis unter 1.500 \u20ac", "ab 1.500 \u20ac"]
+    rows = [row | {"rent": rents[t % 3]} for t, row in enumerate(flats(60))]
+    write_styled(tmp_path / "t.csv", rows, CsvStyle())
+    features = ("--features", "price,size", "-q")
+    said = bad("fit", "t.csv", *labels, *features, "--decimal", ",", "--thousands", ".")
+    start, _, advice = said.partition("; if these are numbers, say how they are written: ")
+    assert start.startswith(f"t.csv, row 1: column 'price' is '{rows[0]['price']}'")
+    assert advice.partition(";")[0] == "--decimal '.' --thousands ''"
+    assert advice.endswith("--bracket-thousands say") == ("--brackets" in labels)
+    if "--brackets" not in labels:
+        said = bad("fit", "t.csv", *labels, *features, "--bracket-decimal", ",")
+        assert said == "--bracket-decimal is for brackets as text: pass --brackets too"
+        return
+    german = ("--bracket-decimal", ",", "--bracket-thousands", ".")
+    said = json.loads(good("fit", "t.csv", *labels, *features[:2], *german, "--json"))
+    assert said["labels"]["edges"] == [1000.0, 1500.0]
+    assert [entry["exact"] for entry in said["classes"]] == [20, 20, 20]
+    assert said["columns"]["numbers"] == ["price", "size"]
 
 
 def test_a_new_column_of_a_stream_is_no_number_in_disguise(call, feed):

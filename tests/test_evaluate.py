@@ -18,9 +18,11 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+import reference
 from pril import MPRIL, PRIL, ColumnEncoder, MulticlassPerceptron, OrderedLogit
 from pril.datasets import make_synthetic
 from pril.evaluate import bootstrap, progressive
+from pril.inference import infer
 from pril.labels import make_intervals
 from pril.metrics import interval_absolute_error
 
@@ -116,11 +118,13 @@ def test_the_bootstrap_is_the_spread_of_models_of_resampled_rows():
         rows = rng.choice(60, size=60)
         again = clone(model).set_params(orderedlogit__classes=range(1, 6)).fit(X[rows], y[rows])
         samples.append(numbers(again, rows))
-    lower, upper = np.quantile(samples, [0.25, 0.75], axis=0)
-    np.testing.assert_allclose(table[["lower", "upper"]], np.column_stack([lower, upper]))
+    whole = numbers(clone(model).fit(X[:60], y[:60]), slice(60))
+    ends = [
+        reference.corrected(*pair, 0.5) for pair in zip(np.transpose(samples), whole, strict=True)
+    ]
+    np.testing.assert_allclose(table[["lower", "upper"]], ends)
     np.testing.assert_allclose(table["std_error"], np.std(samples, axis=0, ddof=1))
-    whole = clone(model).fit(X[:60], y[:60])
-    np.testing.assert_allclose(table["estimate"], numbers(whole, slice(60)))
+    np.testing.assert_allclose(table["estimate"], whole)
     assert table["term"].value_counts().to_dict() == {"effect": 10, "threshold": 4, "weight": 2}
 
 
@@ -357,8 +361,8 @@ def towns(rare=0):
     return pd.DataFrame({"age": age, "town": town}), np.digitize(latent, [-1.0, 1.0])
 
 
-def test_words_are_relative_to_the_mean_of_their_column():
-    """Weights and thresholds give the probabilities of the model; the mean of the words is zero."""
+def test_words_are_relative_to_the_most_frequent():
+    """Weights and thresholds give the probabilities of the model; those of that word are zero."""
     frame, y = towns()
     model = make_pipeline(ColumnEncoder(), OrderedLogit(random_state=0))
     result = bootstrap(model, frame, y, n_resamples=2, random_state=0)
@@ -368,8 +372,7 @@ def test_words_are_relative_to_the_mean_of_their_column():
         model.fit(part, y[own])
         (age, *words), thresholds, effects = numbers[:4], numbers[4:6], numbers[6:].reshape(4, 3)
         codes = np.searchsorted(["Oslo", "Paris", "Rome"], part["town"])
-        assert abs(np.mean(np.array(words)[codes])) < 1e-12
-        assert np.abs(np.mean(effects[1:][codes], axis=0)).max() < 1e-12
+        assert (words[1], *effects[2]) == (0.0, 0.0, 0.0, 0.0)
         score = age * (part["age"] - part["age"].mean()) + np.array(words)[codes]
         below = expit(thresholds - score.to_numpy()[:, np.newaxis])
         chances = np.diff(below, prepend=0.0, append=1.0, axis=1)
@@ -377,7 +380,10 @@ def test_words_are_relative_to_the_mean_of_their_column():
         slopes = np.mean(below * (1.0 - below), axis=0)
         per_score = -np.diff(slopes, prepend=0.0, append=0.0)
         np.testing.assert_allclose(effects, np.outer(numbers[:4], per_score), atol=1e-10)
-    assert str(result).endswith("words are relative to the mean of their column over the rows")
+    assert str(result).endswith("words are relative to town=Paris")
+    found = infer(make_pipeline(ColumnEncoder(), OrderedLogit()).fit(frame, y))
+    assert found.reference == result.reference
+    np.testing.assert_allclose(result.estimate[:6], found.estimate)
 
 
 def test_words_without_a_reference_are_warned_of():
@@ -416,8 +422,11 @@ def test_a_word_that_a_sample_lacks_has_the_interval_of_the_others(encoder):
     np.testing.assert_array_equal(np.isnan(result.samples), np.outer(~np.array(has), is_rare))
     assert table["samples"].tolist() == [sum(has) if rare else 10 for rare in is_rare]
     known = result.samples[has]
-    ends = np.quantile(known[:, is_rare], [0.05, 0.95], axis=0)
-    np.testing.assert_allclose(table.loc[is_rare, ["lower", "upper"]], ends.T)
+    middle = result.estimate[is_rare]
+    ends = [
+        reference.corrected(*pair, 0.9) for pair in zip(known[:, is_rare].T, middle, strict=True)
+    ]
+    np.testing.assert_allclose(table.loc[is_rare, ["lower", "upper"]], ends)
     np.testing.assert_allclose(result.std_error[is_rare], known[:, is_rare].std(axis=0, ddof=1))
 
 

@@ -70,19 +70,29 @@ def test_votes_are_those_of_from_votes(good, tmp_path, suffix, trim):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_classes_come_from_all_votes_also_from_those_left_out(good, tmp_path, suffix):
     rows = with_votes(make_rows(40), words=False)
-    rows[7] |= {"ann": 0, "bob": 2, "eve": 9}  # its label is 2; 0 and 9 occur nowhere else
+    rows[7] |= {"ann": -1, "bob": 2, "eve": 9}  # its label is 2; -1 and 9 occur nowhere else
     table = write(tmp_path / f"votes.{suffix}", rows)
     out = json.loads(
         good("fit", table, "--votes", "ann,bob,eve", "--trim", 0.5, "-o", "m.pril", "--json")
     )
     y = from_votes(votes_of(rows), trim=0.5)
-    assert [entry["class"] for entry in out["classes"]] == [0, 1, 2, 3, 4, 9]
+    assert [entry["class"] for entry in out["classes"]] == [-1, 1, 2, 3, 4, 9]
     widths = {}
     for low, high in y[~np.isnan(y[:, 0])]:
-        width = str(1 + sum(low < k <= high for k in [0, 1, 2, 3, 4, 9]))
+        width = str(1 + sum(low < k <= high for k in [-1, 1, 2, 3, 4, 9]))
         widths[width] = widths.get(width, 0) + 1
     assert out["widths"] == widths
     assert out["unlabelled_rows"] == int(np.isnan(y[:, 0]).sum())
+
+
+def test_a_zero_among_votes_may_be_no_vote(call, good, tmp_path):
+    rows = [row | {"ann": row["ann"] or 0} for row in with_votes(make_rows(60), words=False)]
+    write(tmp_path / "t.csv", rows)
+    options = ("fit", "t.csv", "--votes", "ann,bob,eve", "--features", "size,age", "-q")
+    said = call(*options)[2]
+    assert "0 was taken for a vote, the lowest of [0, 1, 2, 3, 4]; if it is none, leave" in said
+    assert said.endswith("; pass --classes, lowest first\n")
+    good(*options, "--classes", "0,1,2,3,4")
 
 
 def test_ranges_of_votes_say_that_unanimous_rows_calibrate(call, good, tmp_path):

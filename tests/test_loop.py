@@ -7,11 +7,20 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 import reference
 from learners import LINEAR, linear, with_variants
-from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedLogit, PRank, WidrowHoff
+from pril import (
+    MPRIL,
+    PRIL,
+    MulticlassPerceptron,
+    OrderedLogit,
+    PassiveAggressive,
+    PRank,
+    WidrowHoff,
+)
 from pril.core.registry import BY_NAME
 from pril.evaluate import progressive
 from strategies import cuts, exact_streams, smooth_streams
@@ -86,6 +95,47 @@ def test_scores_far_from_all_thresholds_are_counted_as_the_twin_counts_them():
         w, theta = reference.ordered_logit(X, y, K, **options)[1][-1]
         np.testing.assert_allclose(model.coef_, w, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(model.thresholds_, theta, rtol=1e-9, atol=1e-12)
+
+
+def least_change(old, z, x, C, power):
+    """Return the best weights and thresholds after a row, by an optimiser that knows no kinks."""
+    n, d = len(old), len(x)
+    asked = z != 0
+
+    def cost(p):
+        return np.square(p[:n] - old).sum() / 2 + (C * (p[n:] ** power).sum() if len(p) > n else 0)
+
+    def margins(p):
+        found = (z * (p[:d] @ x - p[d:n]))[asked] - 1
+        return np.concatenate([found + p[n:], p[n:]]) if len(p) > n else found
+
+    start = np.concatenate([old, np.ones(asked.sum() if np.isfinite(C) else 0)])
+    rules, options = {"type": "ineq", "fun": margins}, {"ftol": 1e-14, "maxiter": 500}
+    return minimize(cost, start, method="SLSQP", constraints=rules, options=options).x[:n]
+
+
+@pytest.mark.parametrize("C", [np.inf, 0.2])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_passive_aggressive_makes_the_least_change(C, loss):
+    rng = np.random.default_rng(3)
+    for _ in range(8):
+        d, K = rng.integers(1, 4), rng.integers(3, 6)
+        X, y = rng.normal(size=(6, d)), np.sort(rng.integers(1, K + 1, (6, 2)), axis=1)
+        model = PassiveAggressive(average=False, C=C, loss=loss)
+        model.partial_fit(X[:5], y[:5], range(1, K + 1))
+        old = np.concatenate([model.coef_, model.thresholds_])
+        model.partial_fit(X[5:], y[5:])
+        i, (left, right) = np.arange(1, K), y[5]
+        z = np.where(i < left, 1, np.where(i >= right, -1, 0))
+        least = least_change(old, z, X[5], C, 1 if loss == "hinge" else 2)
+        assert (np.diff(least[d:]) > -1e-6).all()  # the thresholds keep their order
+        np.testing.assert_allclose([*model.coef_, *model.thresholds_], least, atol=1e-5)
+
+
+def test_a_row_of_no_weight_is_passed_over_at_any_price():
+    model = PassiveAggressive(C=np.inf, average=False, classes=[1, 2])
+    model.partial_fit([[1.0], [1.0]], [2, 1], sample_weight=[1.0, 0.0])
+    assert model.predict([[1.0]]) == [2]
 
 
 def test_every_linear_learner_has_a_twin():

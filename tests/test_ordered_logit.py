@@ -105,10 +105,17 @@ def test_it_learns_that_a_range_at_the_end_mostly_means_the_end():
     assert given[1] == pytest.approx(0.375, abs=0.04)
 
 
-def test_over_64_classes_are_refused():
-    with pytest.raises(ValueError, match="at most 64 classes, got 65: put them into bins"):
-        OrderedLogit(classes=range(65)).fit([[0.0], [1.0]], [0, 64])
-    OrderedLogit(classes=range(64)).fit([[0.0], [1.0]], [0, 63])
+def test_a_stream_takes_any_number_of_classes():
+    """Its memory grows with them, not with their square."""
+    sizes = []
+    for K in (500, 1000):
+        X = np.random.default_rng(0).normal(size=(400, 1))
+        y = np.clip((K / 2 + K / 8 * X[:, 0]).round(), 1, K - 2).astype(int)
+        ends = np.column_stack([y - 1, y + np.arange(400) % 2 * 5])
+        model = OrderedLogit(classes=range(K)).partial_fit(X, np.clip(ends, 0, K - 1))
+        assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
+        sizes.append(model.memory_.numbers.size)
+    assert sizes[1] < 2 * sizes[0]
 
 
 @pytest.mark.parametrize(

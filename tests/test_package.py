@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import operator
 import os
@@ -36,6 +37,7 @@ MODULES = [
     "plotting",
     "ranges",
     "river",
+    "rules",
     "theory",
     "experiments",
 ]
@@ -49,7 +51,8 @@ def run(*arguments, **options):
 
 def test_all_names_are_there():
     for name in dir(pril):
-        assert getattr(pril, name) is not None
+        if name != "torch" or importlib.util.find_spec("torch"):
+            assert getattr(pril, name) is not None
     assert set(pril.__all__) < set(dir(pril))
     for module in MODULES:
         loaded = importlib.import_module(f"pril.{module}")
@@ -79,7 +82,7 @@ def test_all_brings_every_extra_of_users():
         "optional-dependencies"
     ]
     (everything,) = extras["all"]
-    assert set(everything[5:-1].split(",")) == set(extras) - {"all", "gpu", "test", "docs"}
+    assert set(everything[5:-1].split(",")) == set(extras) - {"all", "gpu", "torch", "test", "docs"}
 
 
 def test_import_is_light_until_something_is_used():
@@ -124,7 +127,7 @@ WITHOUT_EXTRAS = """
 import sys
 class Missing:
     def find_spec(self, name, *rest):
-        if name.split(".")[0] in {"dask", "jinja2", "matplotlib", "pandas", "skl2onnx", "skops"}:
+        if name.split(".")[0] in {"dask", "jinja2", "matplotlib", "pandas", "skl2onnx", "skops", "torch"}:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
 """
@@ -147,9 +150,11 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
         "try: pril.dask.fit\n"
         "except ImportError as error: print(error)\n"
         "try: pril.onnx.to_onnx\n"
+        "except ImportError as error: print(error)\n"
+        "try: pril.torch.RangeLoss\n"
         "except ImportError as error: print(error)",
     )
-    for extra in ("plot", "io", "dask", "onnx"):
+    for extra in ("plot", "io", "dask", "onnx", "torch"):
         assert f"in a clone of pril run pip install '.[{extra}]'" in said
     assert "a report needs jinja2: in a clone of pril run pip install '.[plot]'" in said
 

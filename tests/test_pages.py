@@ -92,7 +92,11 @@ def test_commands_print_what_the_page_says(path, tmp_path, tmp_path_factory, pro
 
 
 # Blocks of "py" need what a test does not have. They are only parsed.
-NEEDS = {"docs/guide/kernels.md": "a GPU", "docs/guide/scale.md": "a cluster"}
+NEEDS = {
+    "docs/guide/kernels.md": "a GPU",
+    "docs/guide/networks.md": "PyTorch",  # tests/test_torch.py runs it
+    "docs/guide/scale.md": "a cluster",
+}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)

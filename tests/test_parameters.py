@@ -72,3 +72,9 @@ def test_limits(cls, name):
         with pytest.raises(ValueError, match=f"The '{name}' parameter of {cls.__name__} must be"):
             model.fit(X, Y)
         assert not hasattr(model, "n_features_in_")
+
+
+@pytest.mark.parametrize("cls", [PRIL, MPRIL, WidrowHoff, OrderedLogit, KernelPRIL])
+def test_an_argument_that_a_learner_lacks_is_told_by_its_name(cls):
+    with pytest.raises(TypeError, match=rf"{cls.__name__}.__init__\(\) got an unexpected keyword"):
+        cls(loud=1)

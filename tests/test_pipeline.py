@@ -105,6 +105,23 @@ def test_a_stream_follows_an_encoder_that_learns_more():
     assert said == model.predict(wide).tolist() == GRADES[2::-1]
 
 
+def test_an_argument_of_a_step_is_asked_for_by_its_name():
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) // 7
+    groups = np.arange(20) // 2
+    for name, learner in (
+        ("groups", pril.OrderedBoosting(max_iter=2)),
+        ("sample_weight", pril.PRIL()),
+    ):
+        inner = pril.Pipeline([("learner", learner)])
+        for model, known in ((inner, "learner"), (pril.Pipeline([("a", inner)]), "a__learner")):
+            said = f"fit of a Pipeline takes no {name}=: pass {known}__{name}=, with"
+            with pytest.raises(ValueError, match=said):
+                model.fit(X, y, **{name: groups})
+            model.fit(X, y, **{f"{known}__{name}": groups})
+            with pytest.raises(ValueError, match=f"fit of {type(learner).__name__} takes no foo="):
+                model.fit(X, y, foo=1)
+
+
 def test_it_is_a_pipeline_of_scikit_learn(flats, tmp_path):
     model = flats()
     row = make_rows(1, seed=5)[0]

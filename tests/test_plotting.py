@@ -423,6 +423,9 @@ def test_a_forest_plot_is_the_table_of_weights(ax):
     assert [0.0, 0.0] in [list(line.get_xdata()) for line in ax.lines]
     with pytest.raises(TypeError, match=r"result must be what infer.* got OrderedLogit"):
         plot_forest(model[-1], ax=ax)
+    constant = np.column_stack([X, np.ones(60)])
+    drawn = plot_forest(infer(OrderedLogit(alpha=0.0).fit(constant, y)))
+    assert drawn.texts[2].get_text() == "not identified"
 
 
 @pytest.mark.parametrize(("unit", "digits"), [(1.0, ".2f"), (1e3, ".4f"), (1e9, ".3g")])

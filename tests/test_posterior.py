@@ -1,7 +1,5 @@
 """OrderedLogit.posterior: Bayes' rule with the learned probabilities of ranges."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,28 +12,12 @@ from strategies import smooth_streams
 
 
 def slow_posterior(model, x, left, right):
-    """q_y P(y) inside the range, from the slow twin's q and its P."""
-    K, evidence = len(model.classes_), model.memory_.parts()
-    ranges, place = {}, 0
-    for lo, hi in combinations(range(1, K + 1), 2):
-        ranges[lo, hi] = np.zeros(K)
-        ranges[lo, hi][lo - 1 : hi] = evidence["ranges"][place : place + hi - lo + 1]
-        place += hi - lo + 1
-    mechanism = reference.Coarsening(K, model.coarsening)
-    mechanism.S = dict(zip(reference.OFFSETS, evidence["offsets"], strict=True))
-    mechanism.W, mechanism.G, mechanism.V, mechanism.Q, mechanism.missing = evidence["labels"]
-    mechanism.rows, mechanism.D = evidence["seen"][0], evidence["advantage"][0]
-    q = reference.label_chances(
-        left,
-        right,
-        K,
-        ranges,
-        evidence["total"],
-        evidence["exact"],
-        model.trust,
-        outside=0.0,
-        target=mechanism.target((left, right)) if left < right else None,
-    )
+    """M[u, y] P(y) inside the range, from the slow twin's M and its P."""
+    twin = reference.Coarsening(len(model.classes_), model.coarsening)
+    twin.phi, q = model.memory_.parts()["phi"], np.zeros(len(model.classes_))
+    q[left - 1 : right] = 1.0
+    if model.coarsening_.mechanism == "offsets" and 1 <= right - left <= 2:
+        q[left - 1 : right] = [twin.chance((left, right), y) for y in range(left, right + 1)]
     joint = q * reference.chances(model.coef_ @ x, model.thresholds_)
     return joint / joint.sum() if joint.sum() > 1e-6 else None  # differences of 1 are not exact
 

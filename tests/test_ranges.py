@@ -493,7 +493,7 @@ def test_exact_labels_that_are_unanimous_votes_are_warned_of():
     PredictionRanges(learner, guarantee="contain", random_state=0).fit(rows, y)
     fitted = FrozenEstimator(learner.fit(rows[:900], y[:900]))
     PredictionRanges(fitted).fit(rows[900:], votes[900:, 0])
-    PredictionRanges(fitted).fit(rows[900:], from_votes(votes[900:], trim=0.5))
+    PredictionRanges(fitted).fit(rows[900:], from_votes(votes[900:], trim=0.5, classes=range(5)))
 
 
 def test_exact_labels_at_random_are_not_warned_of():

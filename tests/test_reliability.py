@@ -419,7 +419,7 @@ def test_threads_take_turns_to_learn():
 # --- Columns that mean something else than they seem to ------------------------------------------
 
 
-def test_folders_of_hive_are_columns(good, tmp_path):
+def test_folders_of_hive_are_columns(good, bad, tmp_path):
     rows = make_rows()
     for row in rows:
         row["town"] = row["town"] or "none"
@@ -445,6 +445,17 @@ def test_folders_of_hive_are_columns(good, tmp_path):
         np.testing.assert_allclose(hive[1].coef_, flat[1].coef_)
         for place in (suffix, f"{suffix}/*/p.{suffix}"):
             good("predict", "hive.pril", place, "-o", "out.csv")
+        place = f"{suffix}/town=Oslo/p.{suffix}"
+        for command in ("predict", "evaluate"):
+            said = bad(command, "hive.pril", place)
+            assert said.startswith(f"{place}: there is no column 'town': hive.pril learned it from")
+        said = good("fit", suffix, *options, "-o", "hive.pril").splitlines()
+        assert (
+            "folders   town (a column named by folders); to learn without pass --drop town" in said
+        )
+        said = good("fit", suffix, *options, "--drop", "town", "-o", "without.pril")
+        assert "folders" not in said
+        good("predict", "without.pril", place, "-q", "-o", "out.csv")
         good("fit", suffix, "--label", "town", "--features", "age", "--classes",
              '"Bern, old",Oslo,Rome,none')  # fmt: skip
 

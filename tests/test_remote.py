@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import re
+import subprocess
 import threading
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -210,10 +211,25 @@ def test_a_store_that_does_not_answer_is_given_up(odd_server, bad, monkeypatch):
     answers.append(answer)
     monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", url)
     monkeypatch.setenv("GCE_METADATA_ROOT", url.removeprefix("http://"))
-    monkeypatch.setattr("pril.tables.opening.STORE_SECONDS", 1)
+    monkeypatch.setattr("pril.tables.opening.LOOK_SECONDS", 1)
     said = bad("fit", "gs://flats/t.csv", *LABELS)
     assert said.startswith("gs://flats/t.csv cannot be read: ")
     assert asked
+
+
+@pytest.mark.slow
+def test_a_store_that_nobody_reaches_is_given_up_within_15_seconds(program):
+    """Nobody listens at the port, as where there is no network."""
+    away = {
+        "CLOUD_STORAGE_EMULATOR_ENDPOINT": "http://127.0.0.1:9",
+        "GCE_METADATA_ROOT": "127.0.0.1:9",
+    }
+    command = [*program, "fit", "gs://flats/t.csv", *LABELS]
+    done = subprocess.run(
+        command, env=os.environ | away, timeout=15, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert b"gs://flats/t.csv cannot be read: " in done.stderr
 
 
 def _stop(_):

@@ -392,6 +392,41 @@ def test_the_command_has_these_options(path, logit, call, feed):
     assert "holds PRIL, which has no probabilities; these models have them" in err
 
 
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_strict_stream_refuses_other_columns_and_nothing_else(path, call, feed, begins):
+    """Labels may be absent; what is refused is not learned. A new model has the first columns."""
+    rng, rows = np.random.default_rng(5), []
+    for row in make_rows(80, seed=5):
+        row = {name: cell for name, cell in row.items() if name != "grade"}
+        for name in [*row]:
+            if rows and rng.random() < 0.06:
+                row["new " + name if rng.random() < 0.3 else "id"] = row.pop(name)
+        rows.append({name: row[name] for name in rng.permutation([*row]).tolist()})
+    wrong = [t for t, row in enumerate(rows) if {*row} - {"id", *LABELS} != {"size", "age", "town"}]
+    assert 10 < len(wrong) < 50
+    kept = [row for t, row in enumerate(rows) if t not in wrong]
+    new = ["--lower", "low", "--upper", "high", "--classes", ",".join(GRADES)] if begins else []
+    answers = {}
+    for name, some, options in (
+        ("strict", rows, ["--strict", "--on-error", "skip"]),
+        ("kept", kept, []),
+    ):
+        feed(json_lines(some))
+        model = f"{name}.pril" if begins else path
+        options = [*options, "--id", "id", "-o", f"{name}.pril", "-q", *new]
+        code, out, err = call("stream", model, *options)
+        assert code == 0, err
+        answers[name] = [json.loads(line) for line in out.splitlines()]
+    refused = [t for t, answer in enumerate(answers["strict"]) if "error" in answer]
+    assert refused == wrong
+    assert [answer for answer in answers["strict"] if "error" not in answer] == answers["kept"]
+    models = [pril.load(f"{name}.pril")[-1] for name in answers]
+    assert models[0].coef_.tobytes() == models[1].coef_.tobytes()
+    said = " ".join(answer.get("error", "") for answer in answers["strict"])
+    assert "there is no column 'size', which is a feature" in said
+    assert "the column 'new high' is not one that the model knows" in said
+
+
 def test_a_bad_line_that_no_step_can_name_is_answered(tmp_path):
     frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]})
     model = make_pipeline(SimpleImputer(), pril.PRIL(classes=[1, 2])).fit(frame, [1, 1, 2, 2])

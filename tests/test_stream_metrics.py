@@ -305,6 +305,25 @@ def test_an_alarm_is_printed_and_changes_nothing(model, call, feed, tmp_path):
     assert_same_model(pril.load("a.pril").steps[-1][1], pril.load("b.pril").steps[-1][1])
 
 
+@pytest.mark.parametrize("line", [b"", b"{", b'{"id": "wrong", "low": "?"}'])
+def test_an_alarm_names_its_row_where_lines_are_refused(model, call, feed, line):
+    """Of the lines that are answered, some have a NaN, which JSON itself does not allow."""
+    rows = make_rows(2500, seed=5)
+    turned = dict(zip(GRADES, reversed(GRADES), strict=True))
+    for row in rows[1500:]:
+        row["low"], row["high"] = turned.get(row["high"]), turned.get(row["low"])
+    lines = [json.dumps(row | {"more": math.nan}).encode() for row in rows]
+    for t in range(2400, 0, -10):
+        lines[t:t] = [line]
+    feed(b"\n".join([*lines, b""]))
+    options = ("--every", 100, "--json", "--id", "id", "--note", "grade", "-o", "a.pril")
+    code, _, err = call("stream", model, *options, "--on-error", "skip")
+    assert code == 0, err
+    event = next(line for line in map(json.loads, err.splitlines()) if "event" in line)
+    row = [row for row in rows if row["low"] or row["high"]][event["row"] - 1]
+    assert (event["id"], event["note"]) == (row["id"], row["grade"])
+
+
 def test_files_for_metrics_that_are_refused(model, bad, feed, tmp_path):
     feed(write_lines(tmp_path, make_rows(5)))
     assert "pass --every N too" in bad("stream", model, "--metrics", "log.jsonl")

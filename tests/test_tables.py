@@ -481,3 +481,10 @@ def test_many_partitions_are_found_without_searching(tmp_path):
     [(_, block)] = table.blocks(["a", "k"])
     assert block.column("a") == block.column("k")
     assert len(compared) <= 4 * len(files)
+
+
+def test_spaces_around_a_number_do_not_count_and_a_word_keeps_them(tmp_path):
+    (tmp_path / "t.csv").write_text("x,town\n 1 ,NULL \nNULL ,NULL\n")
+    [(_, block)] = open_table(str(tmp_path / "t.csv")).blocks()
+    assert read_numbers(block["x"], "x").tolist() == [1.0, pytest.approx(math.nan, nan_ok=True)]
+    assert read_words(block["town"], "town").to_pylist() == ["NULL ", None]

@@ -11,7 +11,7 @@ Learners, each a scikit-learn classifier with `fit` and, unless said, `partial_f
 - OrderedBoosting: gradient boosting, the least error on tables; in memory, without `partial_fit`
 - OrderedLogit: probabilities, online; the least error of the linear learners
 - PRIL: the paper's perceptron; KernelPRIL: with a kernel; MPRIL: multiplicative
-- PRank, WidrowHoff, MulticlassPerceptron: baselines
+- PassiveAggressive: PRIL's successor; PRank, WidrowHoff, MulticlassPerceptron: baselines
 
 Around them:
 
@@ -21,7 +21,7 @@ Around them:
 - save, load, load_notes: models in files; report: a page on how good a model is
 
 Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, datasets,
-theory, experiments, io, errors; and with other libraries: dask, river, onnx.
+theory, experiments, rules, io, errors; and with other libraries: dask, river, onnx, torch.
 
 ``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
@@ -44,7 +44,9 @@ if _typing.TYPE_CHECKING:
     from pril import onnx as onnx
     from pril import plotting as plotting
     from pril import river as river
+    from pril import rules as rules
     from pril import theory as theory
+    from pril import torch as torch
     from pril.core.registry import *
     from pril.features import *
     from pril.io import load as load
@@ -83,7 +85,9 @@ _MODULES = (
     "onnx",
     "plotting",
     "river",
+    "rules",
     "theory",
+    "torch",
 )
 
 # No modules: `from pril import *` must not hide the io of Python, or the library dask.

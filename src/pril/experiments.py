@@ -22,7 +22,7 @@ from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
-from pril.learners.linear import PRIL, MulticlassPerceptron, PRank, WidrowHoff
+from pril.learners.linear import PRIL, MulticlassPerceptron, PassiveAggressive, PRank, WidrowHoff
 from pril.reporting import template
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ FIGURE3_STYLES = {
     "PRIL, Type 2": (SKY, "-"),
     "averaged PRIL, Type 1": (BLUE, "--"),
     "averaged PRIL, Type 2": (SKY, "--"),
+    "PA-I, Type 1": (GREEN, "-"),
+    "PA-I, Type 2": (GREEN, "--"),
     "PRank": (BLACK, "-"),
     "MCP": (ORANGE, "-"),
     "MCP with intercept": (ORANGE, "--"),
@@ -249,6 +251,8 @@ def comparison_trials() -> list[Trial]:
     trials = [Trial(f"PRIL, Type {kind}", PRIL(average=False), kind, 1.0) for kind in TYPES]
     trials.append(Trial("PRank", PRank(average=False)))
     trials += [Trial(f"averaged PRIL, Type {kind}", PRIL(), kind, 1.0) for kind in TYPES]
+    successor = PassiveAggressive(average=False, C=0.1)
+    trials += [Trial(f"PA-I, Type {kind}", successor, kind, 1.0) for kind in TYPES]
     for intercept, suffix in ((False, ""), (True, " with intercept")):
         perceptron = MulticlassPerceptron(average=False, fit_intercept=intercept)
         trials.append(Trial(f"MCP{suffix}", perceptron))

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from scipy.special import chdtrc, expit, logit, ndtr, ndtri, xlogy
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import fitting, learning
+from pril.core import learning
 from pril.core.arrays import Array
 from pril.core.classifier import dense_rows
-from pril.core.likelihood import InMemory, Maximum
+from pril.core.coarsening import Kinds
+from pril.core.links import Sides
 from pril.core.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.core.resampling import check_level, read_groups
-from pril.core.uncertainty import MOST_FOLLOWED, Uncertainty
+from pril.core.rows import batches
+from pril.core.scale import read_numbers
 from pril.core.weights import read_weights
 from pril.core.words import aligned
-from pril.errors import InputError, InputTypeError
+from pril.errors import InputError, InputTypeError, shown
+from pril.likelihood import fitting
+from pril.likelihood.errors import (
+    MOVED,
+    Errors,
+    free_numbers,
+    in_free_numbers,
+    separated,
+    squares_at,
+    vanished,
+    without_rows,
+)
+from pril.likelihood.fitting import Scale
+from pril.likelihood.mechanisms import Free
+from pril.likelihood.newton import Maximum
+from pril.likelihood.rows import Frame, InMemory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +51,23 @@ __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likel
 NEAR = 0.01  # standard errors that a model may be away from the maximum of its rows
 TINY = 1e-300
 LEAST_P = 1e-4  # that is shown
-CURVATURE = "the curvature of the likelihood"
+MOST_STEPS = 100  # to the maximum of a model that is compared
+MOST_ROWS = 1 << 12  # whose features are compared at once
 MOST_GENERAL = 1000  # weights and thresholds of a model without proportional odds
+REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
+SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
+DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
+SCALES = {
+    "logit": "the log odds",
+    "probit": "normal quantiles",
+    "cloglog": "the log of the cumulative hazard, with its sign changed",
+    "loglog": "log(-log(P)) of the classes below",
+    "cauchit": "Cauchy quantiles",
+}
+LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"<": "$<$", ">": "$>$", "\\": "$\\backslash$", "~": "$\\sim$", "^": "\\^{}"}
+)
 
 
 # --- Results -------------------------------------------------------------------------------------
@@ -50,7 +84,7 @@ class Test:
     df : int
         Its degrees of freedom.
     p : float
-        How often it is at least as large then.
+        How often it is at least as large then; NaN if there is nothing to test.
     """
 
     __test__ = False  # for pytest, which collects classes of this name
@@ -62,9 +96,12 @@ class Test:
     @classmethod
     def of(cls, statistic: float, df: int) -> Test:
         """Return the test with such a statistic."""
-        return cls(float(statistic), int(df), float(chdtrc(df, statistic)))
+        p = float(chdtrc(df, statistic)) if df > 0 else np.nan
+        return cls(float(statistic), int(df), p)
 
     def __str__(self) -> str:
+        if self.df == 0:
+            return "cannot be tested: the rows do not determine what would be free"
         sign = "" if self.p < LEAST_P else "= "
         return f"chi2({self.df}) = {self.statistic:.4g}, p {sign}{_p(self.p)}"
 
@@ -99,7 +136,12 @@ class ProportionalOdds:
 
     def __str__(self) -> str:
         tests = {"all": self.overall, **self.features}
-        cells = [[name, f"{t.statistic:.4g}", f"{t.df}", _p(t.p)] for name, t in tests.items()]
+        cells = [
+            [name, f"{t.statistic:.4g}", f"{t.df}", _p(t.p)]
+            if t.df > 0
+            else [name, "", "0", "cannot be tested"]
+            for name, t in tests.items()
+        ]
         return aligned([["proportional odds", "chi2", "df", "p"], *cells])
 
 
@@ -110,17 +152,19 @@ class Intervals:
     Attributes
     ----------
     name : str
-        What a row stands for: "feature", or "row".
+        What a row stands for: "feature", "row" or "group".
     rows : list
-        Names of the features, or numbers of the rows.
+        Names of the features, numbers of the rows, or groups.
     classes : ndarray of shape (n_classes,)
-        The classes, lowest first.
+        The classes, lowest first; or names of numbers.
     level : float
         Confidence level.
     unit : str
         What effects are per: "unit" of a column, or "standard deviation".
     estimate, std_error, lower, upper : ndarray of shape (n, n_classes)
         The numbers, their standard errors, and the ends of their intervals.
+    column : str
+        What a column stands for: "class" or "number".
     """
 
     name: str
@@ -132,6 +176,7 @@ class Intervals:
     std_error: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
+    column: str = "class"
 
     def to_frame(self) -> pd.DataFrame:
         """Return all numbers as a table.
@@ -139,13 +184,14 @@ class Intervals:
         Returns
         -------
         table : DataFrame
-            Columns `feature` or `row`, `class`, `estimate`, `std_error`, `lower` and `upper`.
+            Columns `feature`, `row` or `group`; `class` or `number`; `estimate`, `std_error`,
+            `lower` and `upper`.
         """
         import pandas as pd
 
         columns = {
             self.name: np.repeat(np.array(self.rows, dtype=object), len(self.classes)),
-            "class": np.tile(self.classes.astype(object), len(self.rows)),
+            self.column: np.tile(self.classes.astype(object), len(self.rows)),
         }
         numbers = ("estimate", "std_error", "lower", "upper")
         columns |= {name: getattr(self, name).ravel() for name in numbers}
@@ -156,23 +202,50 @@ class Intervals:
 class _Fitted:
     """Rows, and the maximum that was found for them."""
 
-    problem: fitting.Problem
+    fit: fitting.Fit
     rows: InMemory
-    maximum: Maximum
-    labelled: Array  # which of the rows that were passed have a label, and are in `rows`
+    groups: Array | None  # of the rows; None: each is one
+    is_sampled: bool  # whether weights are those of a sample
 
-    def loglik_without(self, rows: InMemory, settings: fitting.Settings) -> float:
-        """Return the log-likelihood of another model of these rows, with the same chances."""
-        other = fitting.Problem(rows, settings)
-        start = replace(other.blank, chances=self.maximum.point.chances)
-        return float(other.fit(start, em_gain=1e-13).sums.loglik)
+    @property
+    def is_robust(self) -> bool:
+        """Whether errors are a sandwich."""
+        return self.is_sampled or self.groups is not None
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups there are; rows, if they are in none."""
+        used = self.rows.weight > 0.0
+        return int(used.sum()) if self.groups is None else len(np.unique(self.groups[used]))
+
+    def squares(self, problem: fitting.Problem, x: Array) -> Array | None:
+        """Return the sum of squares of what groups add to the gradient; None if not robust."""
+        return squares_at(problem, x, self.rows, self.groups) if self.is_robust else None
+
+    def at_maximum_of(self, mechanism: Any) -> fitting.Fit:
+        """Return the fit with another mechanism of the same kind."""
+        if not isinstance(mechanism, Free):
+            return self.fit
+        problem = replace(self.fit.problem, mechanism=mechanism)
+        w, _, theta = problem.split(self.fit.maximum.x)
+        start = np.concatenate([w, *mechanism.starts(self.rows.weights), theta])
+        return replace(self.fit, problem=problem, maximum=problem.fit(Maximum(start), MOST_STEPS))
+
+    @property
+    def loglik_null(self) -> float:
+        """The log-likelihood of a model without features, with the same mechanism."""
+        problem, d = self.fit.problem, self.fit.problem.d
+        frame = problem.frame._replace(scale=np.zeros(d))
+        null = replace(problem, frame=frame, priors=replace(problem.priors, ridge=np.ones(d)))
+        start = np.concatenate([np.zeros(d), self.fit.maximum.x[d:]])
+        return replace(self.fit, problem=null, maximum=null.fit(Maximum(start), MOST_STEPS)).loglik
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Inference:
     """Weights and thresholds with their standard errors, and how likely the labels are.
 
-    Printed, it is a table; `to_frame` has all digits, and ``to_frame().to_latex()`` is LaTeX.
+    Printed, it is a table; `to_frame` has all digits, and `to_latex` is for a paper.
 
     Attributes
     ----------
@@ -182,24 +255,28 @@ class Inference:
     estimate : ndarray of shape (n_terms,)
         Weights and thresholds.
     covariance : ndarray of shape (n_terms, n_terms)
-        Their covariance; zero for an offset.
+        Their covariance; zero for an offset and for the word that others are relative to, NaN for
+        what the rows do not determine.
     level : float
         Confidence level of intervals.
     errors : str
         What the standard errors are from.
     loglik : float
-        Log-likelihood of the labels, without the penalty.
+        Log-likelihood of the labels, without the penalty. With sampling weights, they are divided
+        by their mean for it.
     loglik_null : float or None
         The same of a model without features; None if the rows were not given.
     n : float
-        Sum of the weights of the rows: their number, if none have weights.
+        Number of rows; with weights that count rows, their sum.
     n_parameters : int
-        Weights and thresholds that the rows determine.
+        Weights, thresholds and numbers of a coarsening mechanism that the rows determine.
     unit : str
         What the weights of numbers are per: "unit" of their column, or "standard deviation".
     reference : str or None
         The words that the weights of words are relative to; None if there are no words, or no
         reference.
+    remarks : list of str
+        What the rows do not determine, a sentence each.
     """
 
     terms: list[tuple[str, Any, Any]]
@@ -213,19 +290,22 @@ class Inference:
     n_parameters: int
     unit: str
     reference: str | None
+    remarks: list[str]
+    is_robust: bool = field(repr=False)
     parts: Parts = field(repr=False)
     shown: NDArray[np.float64] = field(repr=False)  # makes these weights of the learner's own
-    inner: NDArray[np.float64] = field(repr=False)  # the covariance of the learner's own numbers
+    inner: NDArray[np.float64] = field(repr=False)  # the covariance at the means of the features
+    rows_counted: str = field(repr=False)
     fitted: _Fitted | None = field(repr=False, default=None)
 
     @property
     def std_error(self) -> NDArray[np.float64]:
-        """Standard errors."""
-        return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        """Standard errors; NaN for what the rows do not determine."""
+        return np.sqrt(np.diagonal(self.covariance))
 
     @property
     def z(self) -> NDArray[np.float64]:
-        """Estimates over their standard errors; NaN for an offset."""
+        """Estimates over their standard errors; NaN where these are 0 or NaN."""
         known = self.std_error > 0.0
         out = np.full(len(self.estimate), np.nan)
         return np.divide(self.estimate, self.std_error, out=out, where=known)
@@ -242,14 +322,15 @@ class Inference:
         return np.stack([self.estimate - half, self.estimate + half])
 
     @property
-    def aic(self) -> float:
-        """Akaike's information criterion."""
-        return 2.0 * self.n_parameters - 2.0 * self.loglik
+    def aic(self) -> float | None:
+        """Akaike's information criterion; None if errors are robust: rows are not draws then."""
+        return None if self.is_robust else 2.0 * self.n_parameters - 2.0 * self.loglik
 
     @property
-    def bic(self) -> float:
-        """The Bayesian information criterion."""
-        return float(np.log(self.n)) * self.n_parameters - 2.0 * self.loglik
+    def bic(self) -> float | None:
+        """The Bayesian information criterion; None if errors are robust."""
+        size = float(np.log(self.n)) * self.n_parameters
+        return None if self.is_robust else size - 2.0 * self.loglik
 
     @property
     def mcfadden(self) -> float | None:
@@ -272,7 +353,8 @@ class Inference:
         ]
         about = ("level", "errors", "n", "n_parameters", "loglik", "loglik_null", "aic", "bic")
         return {"terms": terms} | {
-            name: getattr(self, name) for name in (*about, "mcfadden", "unit", "reference")
+            name: getattr(self, name)
+            for name in (*about, "mcfadden", "unit", "reference", "remarks")
         }
 
     def to_frame(self) -> pd.DataFrame:
@@ -307,39 +389,58 @@ class Inference:
             if self.std_error[t] > 0.0:
                 cells = [f"{value:.4g}" for value in numbers[t]]
                 lines.append([name, *cells, _p(self.p[t]), f"{lower[t]:.4g}", f"{upper[t]:.4g}"])
-            else:  # it is known: an offset, or a word that others are relative to
+            else:  # an offset, a word that others are relative to, or not determined
                 lines.append([name, f"{self.estimate[t]:.4g}", *[""] * (len(head) - 1)])
         return lines
+
+    def to_latex(self) -> str:
+        """Return the table as it is printed, as LaTeX.
+
+        Returns
+        -------
+        table : str
+            A tabular environment.
+        """
+        cells = [[cell.translate(LATEX) for cell in line] for line in self.cells()]
+        signed = [[name, *(cell.replace("-", "$-$") for cell in line)] for name, *line in cells]
+        lines = [" & ".join(line) + " \\\\" for line in signed]
+        head, rule = lines[0], "\\hline"
+        body = ["\\begin{tabular}{lrrrrrr}", rule, head, rule, *lines[1:], rule, "\\end{tabular}"]
+        return "\n".join(body) + "\n"
 
     @property
     def notes(self) -> list[str]:
         """What is to be said of the table, a sentence each."""
+        name = "log pseudo-likelihood" if self.is_robust else "log-likelihood"
         found = [
-            f"{self.n:,.6g} rows",
-            f"log-likelihood {self.loglik:.6g}",
+            self.rows_counted,
+            f"{name} {self.loglik:.6g}",
             f"{self.n_parameters} parameters",
-            f"AIC {self.aic:.6g}",
-            f"BIC {self.bic:.6g}",
         ]
+        if self.aic is not None and self.bic is not None:
+            found += [f"AIC {self.aic:.6g}", f"BIC {self.bic:.6g}"]
         if self.mcfadden is not None:
             found.append(f"McFadden's R2 {self.mcfadden:.4f}")
         learner = self.parts.learner
         notes = [", ".join(found), f"{self.level:.3g} intervals; errors from {self.errors}"]
-        notes.append(f"weights are per {self.unit}, on the scale of the log odds")
+        notes.append(f"weights are per {self.unit}, on the scale of {SCALES[learner.link]}")
         if self.reference:
             notes.append(f"words are relative to {self.reference}")
         if scale_of_features(self.parts).is_centred:
             words = " and these words" if self.reference else ""
             notes.append(f"thresholds are those of a row with the mean of each number{words}")
+        notes += self.remarks
         if learner.alpha > 0.0:
             notes.append(
                 f"with a penalty, alpha={learner.alpha:g}: fit with alpha=0 to report numbers"
             )
-        if learner.coarsening_.table:
-            name = {"random": "at random", "offsets": "shared offsets"}
-            notes.append(f"ranges are {name[learner.coarsening_.mechanism]}")
+        if (learner.maximum_["ends"] @ [-1, 1] > 0).any():
+            notes.append(f"ranges are {_about_ranges(learner)}")
             if learner.coarsening == "auto":
-                notes[-1] += " (chosen, which errors do not include)"
+                notes.append(
+                    "how ranges arose was chosen, and errors do not include that: say "
+                    f"coarsening={learner.maximum_['mechanism']!r} if you know it"
+                )
         if self.fitted is None:
             lacking = "" if self.mcfadden is not None else "McFadden's R2, "
             notes.append(
@@ -369,24 +470,99 @@ class Inference:
             A row for each row of X. Intervals are made for the log odds, so that they are between
             0 and 1.
         """
-        features = dense_rows(self.parts.learner, self.parts.transform(X))
-        below, density, _ = self._logistic(features)
-        n, n_classes = len(features), len(self._classes)
-        p, variance = np.diff(below, axis=1), np.empty((n, n_classes))
-        for k in range(n_classes):
-            by = np.zeros((n, len(self.inner)))
-            by[:, : features.shape[1]] = (density[:, k] - density[:, k + 1])[:, np.newaxis]
-            by[:, : features.shape[1]] *= features
-            if k > 0:
-                by[:, features.shape[1] + k - 1] = -density[:, k]
-            if k < n_classes - 1:
-                by[:, features.shape[1] + k] = density[:, k + 1]
-            variance[:, k] = np.einsum("ij,jk,ik->i", by, self.inner, by)
+        self._refuse_separated("probabilities")
+        features = self._centred(dense_rows(self.parts.learner, self.parts.transform(X)))
+        below, above, density, _ = self._sides(features)
+        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
+        # The derivatives of P by the score, and by its two thresholds.
+        d, by_score = features.shape[1], -np.diff(density)
+        low, high = -density[:, :-1], density[:, 1:]
+        V = np.pad(self.inner[d:, d:], 1)
+        squares = np.einsum("ij,ij->i", features @ self.inner[:d, :d], features)[:, np.newaxis]
+        mixed = np.pad(features @ self.inner[:d, d:], [(0, 0), (1, 1)])
+        own = np.diagonal(V)
+        variance = by_score**2 * squares + low**2 * own[:-1] + high**2 * own[1:]
+        variance += 2.0 * by_score * (low * mixed[:, :-1] + high * mixed[:, 1:])
+        variance += 2.0 * low * high * np.diagonal(V, 1)
         error = np.sqrt(np.maximum(variance, 0.0))
-        inside = np.clip(p, TINY, 1.0 - np.finfo(float).eps)
+        return self._intervals("row", list(range(len(p))), p, error, *self._ends_of(p, error))
+
+    def numbers(
+        self,
+        X: Any,
+        values: dict[str, ArrayLike],
+        *,
+        by: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Intervals:
+        """Return means of numbers that belong to the classes, with their intervals.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Features, as the model takes them.
+        values : dict of array-like of shape (n_classes,)
+            Numbers of the classes, lowest first, each under its name. Of a `Scale` of K brackets,
+            ``scale.mean(np.eye(K))`` are those of the mean, and ``scale.exceedance(np.eye(K), 5)``
+            those of the probability of 5 or more.
+        by : array-like of shape (n_samples,), default=None
+            Group of each row, such as a region. The result has the mean of the rows of each group.
+            None: each row is by itself.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weight of each row in the mean of its group.
+
+        Returns
+        -------
+        numbers : Intervals
+            A row for each row of X, or for each group. The rows themselves are taken as given.
+            Numbers between 0 and 1 are chances: their intervals are made for the log odds.
+        """
+        self._refuse_separated("numbers")
+        if not isinstance(values, dict) or not values:
+            raise InputTypeError(f"values must be a dict of numbers of the classes, got {values!r}")
+        features = self._centred(dense_rows(self.parts.learner, self.parts.transform(X)))
+        below, above, density, _ = self._sides(features)
+        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
+        n, weight, name = len(p), np.ones(len(p)), "row"
+        groups, place = list(range(n)), np.arange(n)
+        if by is not None:
+            found, place = read_groups(by, n, name="by")
+            groups, name = found.tolist(), "group"
+        if sample_weight is not None:
+            weight = read_weights(sample_weight, n)
+        whole = np.bincount(place, weight, len(groups))
+        if not whole.all():
+            empty = groups[int(np.argmin(whole))]
+            raise InputError(f"sample_weight is zero for every row of the {name} {empty!r}")
+        mean = csr_array((weight / whole[place], (place, np.arange(n))), shape=(len(groups), n))
+        columns = []
+        for called, given in values.items():
+            number = read_numbers(given, f"values[{called!r}]")
+            if number.shape != (p.shape[1],) or not np.isfinite(number).all():
+                raise InputError(
+                    f"values[{called!r}] must be {p.shape[1]} finite numbers, one for each class"
+                )
+            by_cut = -density[:, 1:-1] * np.diff(number)
+            slopes = np.hstack([-by_cut.sum(axis=1)[:, np.newaxis] * features, by_cut])
+            slopes = mean @ slopes
+            variance = np.einsum("ij,jk,ik->i", slopes, self.inner, slopes)
+            estimate, error = mean @ (p @ number), np.sqrt(np.maximum(variance, 0.0))
+            is_chance = number.min() >= 0.0 and number.max() <= 1.0
+            half = _quantile(self.level) * error
+            ends = (
+                self._ends_of(estimate, error) if is_chance else (estimate - half, estimate + half)
+            )
+            columns.append(np.array([estimate, error, *ends]))
+        names = np.array(list(values), dtype=object)
+        estimate, error, lower, upper = np.stack(columns, axis=2)
+        about = name, groups, names, self.level, self.unit
+        return Intervals(*about, estimate, error, lower, upper, column="number")
+
+    def _ends_of(self, chance: Array, error: Array) -> tuple[Array, Array]:
+        """Return the ends of intervals of chances, made for the log odds."""
+        inside = np.clip(chance, TINY, 1.0 - np.finfo(float).eps)
         half = _quantile(self.level) * error / np.maximum(inside * (1.0 - inside), TINY)
-        ends = (expit(logit(inside) + side * half) for side in (-1.0, 1.0))
-        return self._intervals("row", list(range(n)), p, error, *ends)
+        return expit(logit(inside) - half), expit(logit(inside) + half)
 
     def marginal_effects(self, X: Any = None, sample_weight: ArrayLike | None = None) -> Intervals:
         """Return the change of each class's probability per unit of each feature, mean over rows.
@@ -404,9 +580,10 @@ class Inference:
             A row for each feature, in units of its column as the weights are. The rows themselves
             are taken as given: intervals say how certain the effects are for these.
         """
+        self._refuse_separated("marginal effects")
         if X is None:
-            fitted = self._needed("marginal_effects()")
-            features, weight = _as_array(fitted.rows.X), fitted.rows.weight
+            rows = self._needed("marginal_effects()").rows
+            features, weight = _as_array(rows.X), rows.weight
         else:
             features = dense_rows(self.parts.learner, self.parts.transform(X))
             weight = np.ones(len(features))
@@ -414,34 +591,34 @@ class Inference:
                 weight = read_weights(sample_weight, len(features))
             if not weight.any():
                 raise InputError("sample_weight is zero for every row: nothing to average")
-        weight = weight / weight.sum()
-        _, density, change = self._logistic(features)
-        d, w = features.shape[1], self.parts.learner.coef_
-        slopes = weight @ density  # of the chance to be below each cut, by the cut
-        by = np.zeros((len(slopes), len(self.inner)))
-        by[:, :d] = -(change * weight[:, np.newaxis]).T @ features
-        inner = np.arange(len(slopes) - 2)
-        by[inner + 1, d + inner] = (weight @ change)[1:-1]
-        per_score, by_score = -np.diff(slopes), -np.diff(by, axis=0)
-        shown = self.shown
-        effects, error = shown @ np.outer(w, per_score), np.empty((d, len(per_score)))
-        for k, slope in enumerate(per_score):
-            jacobian = np.outer(w, by_score[k])
-            jacobian[:, :d] += slope * np.eye(d)
-            jacobian = shown @ jacobian
-            error[:, k] = np.einsum("ij,jk,ik->i", jacobian, self.inner, jacobian)
-        error = np.sqrt(np.maximum(error, 0.0))
+        features, weight = self._centred(features), weight / weight.sum()
+        _, _, density, tilt = self._sides(features)
+        change = density * tilt * weight[:, np.newaxis]
+        d, w, units = features.shape[1], self.parts.learner.coef_, self.shown
+        # How the slopes of the chance to be below each cut change, with weights and thresholds.
+        by = np.zeros((len(self.inner), density.shape[1]))
+        by[:d] = -features.T @ change
+        inner = np.arange(density.shape[1] - 2)
+        by[d + inner, inner + 1] = change.sum(axis=0)[1:-1]
+        per_score, by = -np.diff(weight @ density), -np.diff(by)
+        # An effect is a weight times a slope.
+        own, moved = units @ w, self.inner @ by
+        variance = np.outer(own**2, np.einsum("ij,ij->j", by, moved))
+        variance += 2.0 * np.outer(own, per_score) * (units @ moved[:d])
+        variance += np.outer(((units @ self.inner[:d, :d]) * units).sum(axis=1), per_score**2)
+        effects, error = np.outer(own, per_score), np.sqrt(np.maximum(variance, 0.0))
+        error[~self._is_known[:d]] = np.nan
         half = _quantile(self.level) * error
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        ends = effects - half, effects + half
-        return self._intervals("feature", names, effects, error, *ends)
+        return self._intervals("feature", names, effects, error, effects - half, effects + half)
 
     def proportional_odds(self) -> ProportionalOdds:
         """Test whether the weights are the same at each threshold, as the model assumes.
 
         It is a score test: how far the derivatives of the likelihood by weights of each threshold
-        are from zero. Labels are exact, or ranges at random. A model that has learned how classes
-        become ranges is refused: this can hide or feign a weight that changes.
+        are from zero, beside their spread over groups or rows if errors are robust. Labels are
+        exact, or ranges at random. A model that has learned how classes become ranges is refused:
+        this can hide or feign a weight that changes.
 
         Returns
         -------
@@ -449,51 +626,66 @@ class Inference:
             A test of all features, and one of each. A small p speaks against the assumption.
         """
         fitted = self._needed("proportional_odds()")
-        point, n_cuts = fitted.maximum.point, len(self._classes) - 1
-        if fitted.maximum.mechanism is not None:
+        problem, n_cuts = fitted.fit.problem, fitted.fit.scale.kinds.n_classes - 1
+        if problem.mechanism.name != "random" or isinstance(problem.mechanism, Free):
             raise InputError(
                 "proportional odds cannot be tested where the mechanism of ranges is learned: take "
                 "the rows with exact labels"
             )
         if n_cuts < 2:
             raise InputError("proportional odds are about two or more thresholds, and there is one")
-        free = np.delete(np.arange(len(point.w)), list(fitted.problem.fixed))
+        d = problem.d
+        is_bounded = ~self.parts.learner.maximum_["unbounded"][:, :d].any(axis=0)
+        # All words of a column, which determine each other.
+        varies = (_frame_of_all(fitted.rows).scale > 0.0) & self._is_known[:d]
+        varies[[] if problem.offset is None else [problem.offset]] = False
+        free = np.flatnonzero(varies & is_bounded)
         width = len(free) + 1
         if n_cuts * width > MOST_GENERAL:
             raise InputError(
                 f"{n_cuts * width:,} weights and thresholds are too many for a test of "
                 f"proportional odds: the limit is {MOST_GENERAL:,}; take fewer features"
             )
-        gradient = np.zeros((n_cuts, width))
-        information = np.zeros((n_cuts, width, n_cuts, width))
-        for block in fitted.rows.blocks:
-            first, second = point.by_theta(block)
-            Z = -point.frame.view(block.X).dense()[:, free]
-            Z = np.hstack([np.ones((len(Z), 1)), Z])
-            gradient += (first * block.weight[:, np.newaxis]).T @ Z
-            for j in range(n_cuts):
-                for k in range(n_cuts):
-                    curve = first[:, j] * first[:, k] - (second[:, j] if j == k else 0.0)
-                    information[j, :, k] += (Z * (block.weight * curve)[:, np.newaxis]).T @ Z
-        tests = [_score_test(gradient, information, [k + 1]) for k in range(len(free))]
+        general = _general(fitted, n_cuts, free)
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        overall = _score_test(gradient, information, [*range(1, width)])
-        return ProportionalOdds(overall, dict(zip([names[j] for j in free], tests, strict=True)))
+        own = np.eye(n_cuts * width).reshape(n_cuts, width, -1)
+        # What the model has: a threshold each, and weights that all share.
+        shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
+        tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
+        for k, j in enumerate(free):
+            apart = np.vstack([shared.T, own[1:, k + 1]]).T
+            tests[names[j]] = _score_test(*general, shared, apart)
+        tests = {name: tests[name] for name in names if name in tests}
+        return ProportionalOdds(_score_test(*general, shared, np.eye(n_cuts * width)), tests)
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
-        return Intervals(name, rows, self._classes, self.level, self.unit, *numbers)
+        estimate, error, lower, upper = numbers
+        about = name, rows, self._classes, self.level, self.unit
+        return Intervals(*about, estimate, error, lower, upper)
 
     @property
     def _classes(self) -> Array:
         return self.parts.learner.order_
 
-    def _logistic(self, features: Array) -> tuple[Array, Array, Array]:
-        """Return P(y < k) of each row and cut, with its first and second derivatives by the cut."""
-        learner = self.parts.learner
-        cut = np.concatenate([[-np.inf], learner.thresholds_, [np.inf]])
-        below = expit(cut - (features @ learner.coef_)[:, np.newaxis])
-        density = below * (1.0 - below)
-        return below, density, density * (1.0 - 2.0 * below)
+    @property
+    def _is_known(self) -> Array:
+        """Which terms the rows determine."""
+        return ~np.isnan(np.diagonal(self.covariance))
+
+    def _centred(self, features: Array) -> Array:
+        """Return features less the means of those that have a weight."""
+        return features - _means(self.parts.learner)
+
+    def _sides(self, features: Array) -> Sides:
+        """Return P(y < k) of each row and cut, and what belongs to it."""
+        learner, means = self.parts.learner, _means(self.parts.learner)
+        cut = np.concatenate([[-np.inf], learner.thresholds_ - means @ learner.coef_, [np.inf]])
+        found: Sides = learner.link_function.sides(cut - (features @ learner.coef_)[:, np.newaxis])
+        return found
+
+    def _refuse_separated(self, what: str) -> None:
+        if len(self.parts.learner.maximum_["growing"]):
+            raise InputError(f"{what} have no errors here: {self.remarks[0]}")
 
     def _needed(self, what: str) -> _Fitted:
         if self.fitted is None:
@@ -503,27 +695,103 @@ class Inference:
         return self.fitted
 
 
-def _score_test(gradient: Array, information: Array, features: list[int]) -> Test:
-    """Test whether weights are the same at each threshold, by the derivatives where they are."""
-    n = gradient.size
-    own = np.eye(n).reshape(n, *gradient.shape)
-    # What the model has: a threshold each, and weights that all share.
-    shared = np.hstack([own[:, :, 0], own[:, :, 1:].sum(axis=1)])
-    apart = np.hstack([shared, own[:, 1:, features].reshape(n, -1)])
-    less, n_less = _gain(gradient.ravel(), information.reshape(n, n), shared)
-    more, n_more = _gain(gradient.ravel(), information.reshape(n, n), apart)
-    return Test.of(max(more - less, 0.0), n_more - n_less)
+def _means(learner: Any) -> Array:
+    """Return the means of the features that have a weight, and zeros for the others."""
+    means: Array = learner.feature_means_.copy()
+    means[learner.maximum_["unused"]] = 0.0
+    return means
 
 
-def _gain(gradient: Array, information: Array, directions: Array) -> tuple[float, int]:
-    """Return twice what a Newton step in some directions gains, and how many there are."""
-    slope = directions.T @ gradient
-    curve = directions.T @ information @ directions
+def _about_ranges(learner: Any) -> str:
+    """Say how ranges arose, and of what the log-likelihood is."""
+    if len(learner.maximum_["target"]):
+        return (
+            "given with chances that were learned for each class: the log-likelihood has the "
+            "chances of labels in it, also of exact ones, unlike that of other programs"
+        )
+    if learner.maximum_["mechanism"] == "random":
+        return "at random: the log-likelihood is that of interval-censored classes, as elsewhere"
+    return (
+        "shared offsets: the log-likelihood has the chances of ranges in it, given which labels "
+        "are exact or wide, unlike that of other programs"
+    )
+
+
+def _frame_of_all(rows: InMemory) -> Frame:
+    """Return a frame of all features, also of those that others determine."""
+    return Frame.of(rows.moments, [])
+
+
+def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, Array | None]:
+    """Return the derivatives of a model with weights of its own at each threshold.
+
+    They are the gradient, the information, and the squares of what groups add; None if not robust.
+    """
+    rows, width = fitted.rows, len(free) + 1
+    point, frame = fitted.fit.problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    information = np.zeros((n_cuts + 2, width, n_cuts + 2, width))
+    code = np.arange(len(rows.kind)) if fitted.groups is None else fitted.groups
+    n_groups = int(code.max()) + 1
+    added, start = np.zeros((n_groups if fitted.is_robust else 1, n_cuts + 2, width)), 0
+    for block in rows.blocks:
+        _, scores = point.scores(block)
+        Z = frame.view(block.X).dense()[:, free]
+        cells = np.hstack([np.ones((block.n_rows, 1)), -Z])
+        place = code[start : start + block.n_rows] * fitted.is_robust
+        start += block.n_rows
+        for terms in point.terms(scores, block.kind):
+            own, weight = cells[terms.rows], block.weight[terms.rows]
+            for a, (cut, by) in enumerate(zip(terms.cuts, terms.by_cut, strict=True)):
+                np.add.at(added, (place[terms.rows], cut), own * (weight * by)[:, np.newaxis])
+                for b, (other, more) in enumerate(zip(terms.cuts, terms.by_cut, strict=True)):
+                    curve = weight * (by * more - (terms.second[a] if a == b else 0.0))
+                    for low, high in np.unique(np.stack([cut, other]), axis=1).T:
+                        some = (cut == low) & (other == high)
+                        part = own[some]
+                        information[low, :, high] += (part * curve[some, np.newaxis]).T @ part
+    n = n_cuts * width
+    by_group: Array = added[:, 1:-1].reshape(len(added), n)
+    squares = None
+    if fitted.is_robust:
+        used = len(np.unique(code[rows.weight > 0.0]))
+        squares = by_group.T @ by_group * (used / (used - 1.0))
+    return by_group.sum(axis=0), information[1:-1, :, 1:-1].reshape(n, n), squares
+
+
+def _score_test(
+    gradient: Array, information: Array, squares: Array | None, small: Array, large: Array
+) -> Test:
+    """Test whether what a large model has beyond a small one is zero (Rao, 1948; Boos, 1992).
+
+    The derivatives are those at the maximum of the small one. The columns of `small` and `large`
+    are the directions that each has. With `squares` of what groups add, it is robust.
+    """
+    curve = large.T @ information @ large
     size = np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
-    values, vectors = np.linalg.eigh(curve / np.outer(size, size))
-    known = values > 1e-9
-    along = vectors[:, known].T @ (slope / size)
-    return float((along**2 / values[known]).sum()), int(known.sum())
+    large = large / size
+    inside, curve = information @ small, large.T @ information @ large
+    # What is left of derivatives when the numbers of the small model follow.
+    follow = large - small @ (_inverse(small.T @ inside)[0] @ (inside.T @ large))
+    left = follow.T @ information @ follow
+    values, vectors = np.linalg.eigh(left)
+    vectors = vectors[:, values > SINGULAR]
+    slope = (follow @ vectors).T @ gradient
+    if squares is None:
+        middle = vectors.T @ left @ vectors
+    else:
+        middle = (follow @ vectors).T @ squares @ (follow @ vectors)
+    inverse, rank = _inverse(middle)
+    # Fewer groups than numbers say nothing.
+    return Test.of(float(slope @ inverse @ slope), len(slope) if rank == len(slope) else 0)
+
+
+def _inverse(matrix: Array) -> tuple[Array, int]:
+    """Return the inverse of a matrix of squares, of as much as is not zero, and its rank."""
+    size = np.sqrt(np.maximum(np.diagonal(matrix), TINY))
+    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
+    known = values > SINGULAR
+    root = vectors[:, known] / np.sqrt(values[known]) / size[:, np.newaxis]
+    return root @ root.T, int(known.sum())
 
 
 # --- Functions -----------------------------------------------------------------------------------
@@ -535,6 +803,7 @@ def infer(
     y: Any = None,
     *,
     sample_weight: ArrayLike | None = None,
+    weights: Literal["counts", "sampling"] | None = None,
     groups: Any = None,
     level: Any = 0.95,
     per: Literal["unit", "sd"] = "unit",
@@ -547,11 +816,17 @@ def infer(
         A fitted `OrderedLogit`, or a Pipeline that ends in one.
     X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features), default=None
         The rows that the model learned from, as it takes them. None: what the model kept of them,
-        which is enough for the table, without McFadden's R², groups and tests.
+        which is enough for the table, without groups and tests.
     y : array-like of shape (n_samples,) or (n_samples, 2), default=None
         Their labels.
     sample_weight : array-like of shape (n_samples,), default=None
         Their weights, if the model learned with weights.
+    weights : {"counts", "sampling"}, default=None
+        What weights are. "counts": how often each row occurred. "sampling": how many people each
+        row of a survey stands for; errors are then robust (a sandwich over rows, or over `groups`),
+        as those of ``pweight`` in Stata and `svyolr` in R's survey, and do not change if all
+        weights are multiplied. None: counts if all are whole numbers, else of a sample; weights of
+        classes and of time count too.
     groups : array-like of shape (n_samples,), default=None
         Group of each row, such as the patient or the household. Errors then allow for rows of a
         group that are alike: the sandwich formula, times G / (G - 1) for G groups (CR1). With fewer
@@ -580,11 +855,15 @@ def infer(
     added: intervals are those of a Bayesian with the penalty as the prior. It draws weights towards
     zero and, of ranges, thresholds towards those of ranges that are divided evenly.
 
-    Where ranges and exact labels occur together, or raters shade by shared offsets, the model has
-    also learned how classes become ranges. The errors include that it has: they are those of the
-    sandwich formula, with derivatives that let the mechanism follow. They do not include that
-    ``coarsening="auto"`` has chosen the mechanism: of a few hundred rows it may choose wrongly, and
-    thresholds are then off. Say "offsets" or "random" if you know how the labels were made.
+    Where raters shade by shared offsets, the model has also learned how classes become ranges. The
+    curvature is then that of all numbers together, so that errors include it. They do not include
+    that ``coarsening="auto"`` has chosen the mechanism: of a few hundred rows it may choose
+    wrongly, and thresholds are then off. Say "offsets" or "random" if you know how the labels were
+    made. The log-likelihood is then that of ranges given the class, which other programs do not
+    have; at random it is the one that they print.
+
+    What rows do not determine has no error, and is named: a feature that is constant, or that those
+    before it determine, has the weight 0. A feature that separates labels has no maximum.
 
     Weights are per unit of a column of X. After a `ColumnEncoder`, those of words are relative to
     the most frequent word of their column, and thresholds are those of a row with these words and
@@ -613,6 +892,8 @@ def infer(
     level = check_level(level)
     if per not in ("unit", "sd"):
         raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
+    if weights not in ("counts", "sampling", None):
+        raise InputError(f"weights must be 'counts', 'sampling' or None, got {weights!r}")
     if per == "sd" and scale_of_features(parts).unit != "standard deviation":
         raise InputError(
             "per='sd' needs a model that standardises numbers: put a ColumnEncoder or a "
@@ -624,38 +905,22 @@ def infer(
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
-            inner, found = learner.covariance_, learner.maximum_
+            known = learner.maximum_ if len(learner.covariance_) else {}
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
-        about = {
-            "loglik": found["loglik"],
-            "loglik_null": _loglik_of_classes(learner, found["weight"]),
-            "n": found["weight"],
-            "n_parameters": found["parameters"],
-        }
-        return _inference(parts, inner, level, per, errors=CURVATURE, **about)
-    features = parts.transform(X)
-    fitted = _fit_again(learner, features, y, sample_weight)
-    uncertainty = Uncertainty(fitted.problem, fitted.maximum)
-    code, source = None, CURVATURE
-    if groups is not None:
-        code = read_groups(groups, len(fitted.labelled)).code[fitted.labelled]
-        n_groups = len(np.unique(code[fitted.rows.weight > 0.0]))
-        if n_groups < 2:
-            raise InputError(f"groups must name at least 2 groups of rows, got {n_groups}")
-        source = f"{n_groups:,} groups of rows (CR1)"
-    inner = _covariance(uncertainty, fitted.rows, code)
-    _check_same(learner, fitted, inner)
-    settings, fixed = fitted.problem.settings, list(fitted.problem.fixed)
-    bare = replace(fitted.rows, X=_as_array(fitted.rows.X[:, fixed]))
-    null = fitted.loglik_without(bare, settings._replace(offset=0 if fixed else None))
-    about = {
-        "loglik": float(fitted.maximum.sums.loglik),
-        "loglik_null": null,
-        "n": float(fitted.rows.weight.sum()),
-        "n_parameters": uncertainty.n_parameters,
-    }
-    return _inference(parts, inner, level, per, errors=source, fitted=fitted, **about)
+        inner, kept = known["covariance"], "sampling" if known["sampled"] else "counts"
+        if weights not in (kept, None):
+            raise InputError(
+                f"the model keeps errors for weights={kept!r}: for others, pass X and y"
+            )
+        return _inference(parts, inner, known, level, per, kept == "sampling")
+    fitted, known = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
+    errors = Errors(fitted.fit)
+    if not errors.is_dense:
+        raise InputError(f"{fitted.fit.problem.d:,} features are too many for a covariance")
+    inner = errors.covariance(fitted.squares(fitted.fit.problem, fitted.fit.maximum.x))
+    _check_same(learner, fitted.fit, inner)
+    return _inference(parts, inner, known, level, per, fitted.is_sampled, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -664,8 +929,8 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     Parameters
     ----------
     small, large : Inference
-        What `infer` returned for models of the same rows and labels. The features of the larger one
-        include those of the smaller one.
+        What `infer` returned for models of the same rows and labels, fitted with ``alpha=0``. The
+        features of the smaller one are among those of the larger one, or sums of these.
 
     Returns
     -------
@@ -674,8 +939,9 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
 
     Notes
     -----
-    Fit both with ``alpha=0``. Where a mechanism of ranges was learned, both likelihoods are those
-    with the chances that the larger model has found.
+    Where errors are robust, as with groups or sampling weights, a ratio of likelihoods has another
+    distribution. The test is then a robust score test at the maximum of the smaller model (Boos,
+    1992). Where a mechanism of ranges was learned, each model has learned its own.
 
     Examples
     --------
@@ -689,74 +955,138 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     >>> likelihood_ratio(small, large).df
     1
     """
-    fits = []
-    for name, result in (("small", small), ("large", large)):
-        if not isinstance(result, Inference) or result.fitted is None:
-            raise InputTypeError(f"{name} must be what infer(model, X, y) returned")
-        fits.append(result.fitted)
-    less, more = fits
-    same = ((less.rows, more.rows, part) for part in ("kind", "weight"))
+    less, more = (_compared(name, result) for name, result in (("small", small), ("large", large)))
+    same = ((less.rows, more.rows, part) for part in ("kind", "weight", "offset"))
     if not np.array_equal(less.rows.kinds.ends, more.rows.kinds.ends) or not all(
-        np.array_equal(getattr(a, part), getattr(b, part)) for a, b, part in same
+        _equal(getattr(a, part), getattr(b, part)) for a, b, part in same
     ):
-        raise InputError("small and large must be of the same rows, with the same labels, in order")
-    df = large.n_parameters - small.n_parameters
-    loglik = small.loglik
-    if more.maximum.mechanism is not None:
-        loglik = more.loglik_without(less.rows, less.problem.settings)
-    gain = large.loglik - loglik
-    if df < 1 or gain < -1e-6 * (1.0 + abs(loglik)):
         raise InputError(
-            f"large must include small, but it has {df} parameters more and a log-likelihood that "
-            f"is higher by {gain:.4g}"
+            "small and large must be of the same rows, with the same labels, weights and offset, "
+            "in order"
         )
+    one, other = less.fit.problem, more.fit.problem
+    if one.link is not other.link:
+        raise InputError("small and large must have the same link")
+    if (one.mechanism.name, type(one.mechanism)) != (other.mechanism.name, type(other.mechanism)):
+        raise InputError(
+            "small and large must have the same coarsening mechanism: say coarsening='random' or "
+            "'offsets'"
+        )
+    if less.is_sampled != more.is_sampled or not _equal(less.groups, more.groups):
+        raise InputError("small and large must have the same groups, and weights= of infer")
+    within = _within(less, more, small)
+    df = large.n_parameters - small.n_parameters
+    if df < 1:
+        raise InputError(f"large must include small, but it has {df} parameters more")
+    if less.is_robust:
+        return _robust_ratio(less, more, within)
+    gain = more.fit.loglik - less.at_maximum_of(other.mechanism).loglik
     return Test.of(max(2.0 * gain, 0.0), df)
 
 
-def _loglik_of_classes(learner: Any, weight: float) -> float | None:
-    """Return the log-likelihood without features; None of ranges, and with an offset."""
-    if learner.coarsening_.table or learner.offset is not None:
-        return None
-    rows = learner.memory_.parts()["total"]
-    share = rows / rows.sum()
-    return float(weight * xlogy(share, share).sum())
+def _equal(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(one, other))
 
 
-def _fit_again(learner: Any, features: Any, y: Any, sample_weight: Any) -> _Fitted:
-    """Return the maximum for rows, which the model does not keep."""
+def _compared(name: str, result: Any) -> _Fitted:
+    """Return the fit of a model that is compared."""
+    if not isinstance(result, Inference) or result.fitted is None:
+        raise InputTypeError(f"{name} must be what infer(model, X, y) returned")
+    alpha = result.parts.learner.alpha
+    if alpha > 0.0:
+        raise InputError(
+            f"{name} has a penalty, alpha={alpha:g}: fit with alpha=0 to compare models"
+        )
+    return result.fitted
+
+
+def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
+    """Return what the features of a model are by those of a larger one, each in its frame."""
+    frames = less.fit.problem.frame, more.fit.problem.frame
+    d = len(frames[1].scale)
+    products = np.zeros((d + len(frames[0].scale),) * 2)
+    for some in batches(len(less.rows.kind), MOST_ROWS):
+        parts = (frames[1].view(more.rows.X[some]), frames[0].view(less.rows.X[some]))
+        Z = np.hstack([part.dense() for part in parts])
+        products += (Z * less.rows.weight[some, np.newaxis]).T @ Z
+    by = np.linalg.lstsq(products[:d, :d], products[:d, d:], rcond=REDUNDANT**2)[0]
+    own = np.diagonal(products)[d:]
+    left = (
+        own - 2.0 * (by * products[:d, d:]).sum(axis=0) + (by * (products[:d, :d] @ by)).sum(axis=0)
+    )
+    if (left > REDUNDANT * own).any():
+        name = [feature for kind, feature, _ in small.terms if kind == "weight"][
+            int(np.argmax(left / np.maximum(own, TINY)))
+        ]
+        raise InputError(
+            f"large must include small, but the feature {shown(name)} of small is not a sum of "
+            "features of large"
+        )
+    return by
+
+
+def _robust_ratio(less: _Fitted, more: _Fitted, within: Array) -> Test:
+    """Test what the larger model has beyond the smaller one, at the maximum of that."""
+    problem = replace(more.fit.problem, mechanism=less.fit.problem.mechanism)
+    x, d = less.fit.maximum.x, less.fit.problem.d
+    place = np.concatenate([within @ x[:d], x[d:]])
+    here, free = problem.look_at(place), free_numbers(problem, place)
+    if here is None:
+        raise InputError("the likelihood of large has no value at the maximum of small")
+    both = np.zeros((len(place), len(x)))
+    both[: len(within), :d] = within
+    both[len(within) :, d:] = np.eye(len(x) - d)
+    small = in_free_numbers(free, both @ free_numbers(less.fit.problem, x))
+    squares = more.squares(problem, place)
+    return _score_test(
+        free.T @ here.gradient,
+        free.T @ here.information.dense() @ free,
+        None if squares is None else free.T @ squares @ free,
+        small,
+        np.eye(free.shape[1]),
+    )
+
+
+def _at_zero(covariance: Array, means: Array) -> Array:
+    """Return the covariance with thresholds at zero, given that with thresholds at the means."""
+    move, d = np.eye(len(covariance)), len(means)
+    move[d:, :d] = np.outer(np.diagonal(covariance)[d:] > 0.0, means)
+    every = csr_array(move)
+    moved: Array = every @ covariance @ every.T
+    return moved
+
+
+def _fit_again(
+    learner: Any, features: Any, y: Any, sample_weight: Any, weights: str | None, groups: Any
+) -> tuple[_Fitted, dict[str, Any]]:
+    """Return the maximum for rows, which the model does not keep, and what it keeps of it."""
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
+    learning.begin(again, batch.rows)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
-    problem = fitting.Problem(rows, again.settings())
-    return _Fitted(problem, rows, found.maximum, batch.labelled())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of which `fit` has warned
+        again.learn_maximum(found, rows)
+    code = None
+    if groups is not None:
+        labelled = batch.labelled()
+        code = read_groups(groups, len(labelled)).code[labelled]
+    is_sampled = weights == "sampling" or (weights is None and rows.moments.uneven > 0.0)
+    fitted = _Fitted(found, rows, code, is_sampled)
+    if fitted.is_robust and fitted.n_groups < 2:
+        what = "groups must name" if groups is not None else "robust errors need"
+        raise InputError(f"{what} at least 2 groups of rows, got {fitted.n_groups}")
+    return fitted, again.maximum_
 
 
-def _covariance(uncertainty: Uncertainty, rows: InMemory, groups: Array | None) -> Array:
-    """Return the covariance of the learner's weights and thresholds."""
-    if not uncertainty.is_dense:
-        d = len(uncertainty.maximum.point.w)
-        raise InputError(f"{d:,} features are too many for their covariance: take fewer")
-    if uncertainty.n_followed > MOST_FOLLOWED:
-        raise InputError(
-            f"{uncertainty.n_followed} weights, thresholds and classes of ranges are too many to "
-            "say how certain they are where the mechanism of ranges is learned: the limit is "
-            f"{MOST_FOLLOWED}; use pril.evaluate.bootstrap"
-        )
-    try:
-        return uncertainty.covariance(rows, groups)
-    except np.linalg.LinAlgError:
-        raise InputError(
-            "the labels do not determine how classes become ranges, or leave a class without rows, "
-            "so that errors are unknown: raise alpha, or use pril.evaluate.bootstrap"
-        ) from None
-
-
-def _check_same(learner: Any, fitted: _Fitted, covariance: Array) -> None:
+def _check_same(learner: Any, fit: fitting.Fit, covariance: Array) -> None:
     """Refuse a model that is not at the maximum of these rows."""
     here = np.concatenate([learner.coef_, learner.thresholds_])
-    there = np.concatenate([fitted.maximum.point.weights, fitted.maximum.point.thresholds])
-    error = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    there = np.concatenate([fit.w, fit.theta])
+    if Errors(fit).separation.features.size:
+        return  # there is no maximum
+    error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
     far = np.abs(here - there) > NEAR * error + 1e-9 * (1.0 + np.abs(here))
     if far.any():
         j = int(np.argmax(far))
@@ -766,34 +1096,146 @@ def _check_same(learner: Any, fitted: _Fitted, covariance: Array) -> None:
         )
 
 
-def _inference(parts: Parts, inner: Array, level: float, per: str, **about: Any) -> Inference:
-    """Return the result, given the covariance of the learner's own numbers and other fields."""
+def _inference(
+    parts: Parts,
+    inner: Array,
+    known: dict[str, Any],
+    level: float,
+    per: str,
+    is_sampled: bool,
+    fitted: _Fitted | None = None,
+) -> Inference:
+    """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     d, labels = len(learner.coef_), learner.order_.tolist()
     terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in parts.names]
     terms += [("threshold", None, label) for label in labels[:-1]]
     relative, shared = parts.centre_words(np.eye(d), at="reference")
-    shown: Array = relative.T
+    own: Array = relative.T
     if per == "unit":
-        shown = shown / units_of_features(parts.steps, d)[:, np.newaxis]
+        own = own / units_of_features(parts.steps, d)[:, np.newaxis]
     whole = np.eye(len(inner))
-    whole[:d, :d], whole[d:, :d] = shown, -shared
+    whole[:d, :d], whole[d:, :d] = own, -shared
     estimate = whole @ np.concatenate([learner.coef_, learner.thresholds_])
-    covariance = whole @ inner @ whole.T
-    for own in (covariance, covariance.T):  # of what is known, but for rounding
-        own[:d][~shown.any(axis=1)] = 0.0
+    whole[d:, :d] += _means(learner)  # thresholds are at the means from here on
+    every = csr_array(whole)
+    covariance = every @ inner @ every.T
+    has_none, unknown = _not_identified(learner, known, whole, inner)
+    estimate[has_none] = 0.0
+    covariance[unknown] = covariance[:, unknown] = np.nan
+    weight = known["weight"] / known["rows"] if is_sampled else 1.0
+    null = _loglik_of_classes(learner, known) if fitted is None else fitted.loglik_null
     return Inference(
         terms,
         estimate,
         covariance,
         level,
+        errors=_source(learner, known, is_sampled, fitted),
+        loglik=known["loglik"] / weight,
+        loglik_null=None if null is None else null / weight,
+        n=known["rows"] if is_sampled else known["weight"],
+        n_parameters=known["parameters"],
         unit="standard deviation" if per == "sd" else "unit",
         reference=reference_of_words(parts, "reference"),
+        remarks=_remarks(parts, known, has_none),
+        is_robust=is_sampled if fitted is None else fitted.is_robust,
         parts=parts,
-        shown=shown,
+        shown=own,
         inner=inner,
-        **about,
+        rows_counted=_counted(known, is_sampled),
+        fitted=fitted,
     )
+
+
+def _not_identified(
+    learner: Any, known: dict[str, Any], whole: Array, inner: Array
+) -> tuple[Array, Array]:
+    """Return which terms have no weight, and which have no error, as rows do not determine them.
+
+    `whole` has what each term is made of. Of features that determine each other, the last ones have
+    no weight, so that terms with only the others are known.
+    """
+    d, offset = len(learner.coef_), learner.settings().offset
+    has_none = np.zeros(len(whole), dtype=bool)
+    for j, alias in zip(known["unused"], known["aliases"], strict=True):
+        if j == offset:
+            continue
+        free = -alias  # what can be added to the weights
+        free[j] = 1.0
+        along = np.abs(whole[:d, :d] @ free) > DETERMINED * (np.abs(whole[:d, :d]) @ np.abs(free))
+        has_none[:d] |= (whole[:d, j] != 0.0) & along
+        has_none[j] |= not alias.any() and not whole[j].any()  # the only word of a column
+    unbounded = known["unbounded"].T
+    moved = np.abs(whole @ unbounded)
+    moves = moved > DETERMINED * (np.abs(whole) @ np.abs(unbounded))
+    moves[d:] &= moved[d:] > MOVED
+    unknown = has_none | moves.any(axis=1)
+    unknown[d:] |= np.diagonal(inner)[d:] == 0.0
+    return has_none, unknown
+
+
+def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
+    """Return what rows do not determine."""
+    learner, found = parts.learner, []
+    if len(known["growing"]):
+        found.append(
+            "no maximum: "
+            + separated(parts.names, known["growing"], learner.order_, known["separated"])
+        )
+    if has_none.any():
+        names = [parts.names[j] for j in np.flatnonzero(has_none)]
+        found.append(
+            f"not identified: {', '.join(names)} (constant, or determined by others): weight 0, no "
+            "error"
+        )
+    kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
+    is_empty = without_rows(kinds, known["by_kind"])
+    has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
+    for said, some in (
+        ("classes without rows", is_empty),
+        ("classes that no row is likely to have", has_no_room & ~is_empty),
+    ):
+        if some.any():
+            found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
+    apart = Scale.of(kinds, known["by_kind"]).place[1:-1] < 0
+    if apart.any() and known["mechanism"] == "random":
+        classes = ", ".join(map(str, learner.order_[:-1][apart]))
+        who = "only a prior says" if known["has_prior"] else "labels do not say"
+        found.append(f"{who} where the thresholds are above {classes}")
+    return found
+
+
+def _source(learner: Any, known: dict[str, Any], is_sampled: bool, fitted: _Fitted | None) -> str:
+    """Say where errors are from."""
+    if is_sampled or (fitted is not None and fitted.is_robust):
+        groups = fitted is not None and fitted.groups is not None
+        n = known["rows"] if fitted is None else fitted.n_groups
+        source = f"{n:,} {'groups of rows' if groups else 'rows'} (sandwich)"
+        return source + (", weights are those of a sample" if is_sampled else "")
+    if not known["has_prior"]:
+        return "the curvature of the likelihood"
+    if learner.coarsening == "random" or not any(low < high for low, high in known["ends"]):
+        return "the curvature of the likelihood and the penalty"
+    learned = ", the mechanism of ranges included" if len(known["phi"]) else ""
+    return f"the curvature of the likelihood and its priors{learned}"
+
+
+def _counted(known: dict[str, Any], is_sampled: bool) -> str:
+    """Say how many rows there are."""
+    rows, weight = known["rows"], known["weight"]
+    if is_sampled:
+        return f"{rows:,} rows with sampling weights"
+    counted = f", counted by the weights of {rows:,}" if weight != rows else ""
+    return f"{weight:,.6g} rows{counted}"
+
+
+def _loglik_of_classes(learner: Any, known: dict[str, Any]) -> float | None:
+    """Return the log-likelihood without features; None of ranges, and with an offset."""
+    low, high = known["ends"].T
+    rows = known["by_kind"]
+    if (low < high)[rows > 0.0].any() or learner.offset is not None:
+        return None
+    return float(xlogy(rows, rows / rows.sum()).sum())
 
 
 def _as_array(X: Any) -> Array:

@@ -13,14 +13,16 @@ from sklearn.utils import check_random_state
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array, Ranks
-from pril.core.range_texts import Scale
+from pril.core.range_texts import ClassTexts
 from pril.core.resampling import Bootstrap
+from pril.core.scale import Scale, cut_points, read_numbers
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 
 STREAM = 1  # makes the draws of `make_intervals` independent of those of learners
 
 __all__ = [
     "ClassOrderWarning",
+    "Scale",
     "bracket_names",
     "find_edges",
     "from_bounds",
@@ -220,6 +222,10 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     if table.values.shape[1] == 0:
         raise InputError("votes needs at least one column, one for each rater")
     order = ranking.find_classes(table, classes, name="votes")
+    if classes is None and (reason := ranking.zero_among_votes(order)):
+        t = int(np.argmax((table.values == 0).any(axis=1)))
+        message = f"votes, row {t}: {reason}, else pass classes="
+        warnings.warn(ClassOrderWarning(message, reason), stacklevel=3)
     return order, ranking.rank_votes(table, order)
 
 
@@ -284,7 +290,7 @@ def krippendorff_interval(
     n_resamples : int, default=1000
         Number of samples.
     level : float, default=0.95
-        Confidence level: the share of the samples inside the interval.
+        Confidence level of the interval.
     random_state : int, RandomState instance or None, default=None
         Seed for drawing the samples.
 
@@ -318,7 +324,7 @@ def krippendorff_interval(
             "equal, and alpha is not defined",
             stacklevel=2,
         )
-    lower, upper = draws.interval(samples[~undefined])
+    lower, upper = draws.interval(samples[~undefined], _alpha(counts[draws.rows]))
     return float(lower), float(upper)
 
 
@@ -405,18 +411,10 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     return _spell(bins, np.arange(len(cuts) + 1))
 
 
-def cut_points(edges: Any) -> Array:
-    """Return edges as floats, without infinite ones; refuse edges that do not ascend."""
-    cuts = _numbers(edges, "edges")
-    if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
-        raise InputError(f"edges must be a 1d array of ascending numbers, got {edges!r}")
-    return cuts[np.isfinite(cuts)]
-
-
 def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
     """Return the ends of ranges, and whether a range holds its upper end."""
     if upper is not None:
-        return _numbers(lower, "lower"), _numbers(upper, "upper"), False
+        return read_numbers(lower, "lower"), read_numbers(upper, "upper"), False
     table = ranking.read(lower, name="lower", columns=(1,))
     words = table.vocabulary
     if words is None or not all(map(ranking.is_range, words)):
@@ -426,25 +424,15 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
     return low, high, closed.astype(bool)
 
 
-def _numbers(values: Any, name: str) -> Array:
-    """Return a 1d array of floats, NaN for what is missing."""
-    try:
-        table = ranking.read(values, name=name, columns=(1,))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a 1d array of numbers: {error}") from error
-    if table.vocabulary is not None:
-        raise InputError(f"{name}, row 0: {table.row(0)!r} is not a number")
-    return table.values[:, 0].astype(np.float64)
-
-
 def from_brackets(
     text: Any,
     edges: Any = None,
     missing: Any = (),
     *,
-    decimal: str = ".",
+    decimal: str | None = None,
     thousands: str | None = None,
-) -> Array:
+    return_scale: bool = False,
+) -> Any:
     """Turn brackets written as text, such as incomes or ages, into intervals of classes.
 
     These forms are understood, with dashes of any kind, in English and with the same few words in
@@ -470,17 +458,23 @@ def from_brackets(
         start and end, as `find_edges` returns them.
     missing : sequence of str, default=()
         Other texts that mean no label.
-    decimal : {".", ","}, default="."
-        What separates decimals.
+    decimal : {".", ","}, default=None
+        What separates decimals. None is a point, or what `thousands` leaves.
     thousands : {"", ".", ",", " ", "'", "_"}, default=None
-        What separates groups of three digits; "" if nothing does. None if it is not known: then
-        ``1,000`` is refused, and so is ``1.250``, which may have decimals or thousands.
+        What separates groups of three digits; "" if nothing does. With None, ``1,000`` and
+        ``1.250`` are thousands if a number such as ``1,000,000`` or ``1.000,50`` shows it, or one
+        of the edges, or if decimals would give the same classes; other such texts are refused.
+    return_scale : bool, default=False
+        Whether to return the scale too, which turns probabilities back into numbers.
 
     Returns
     -------
     y : ndarray of shape (n_samples, 2)
         Lowest and highest class of each bracket, from 0, as `from_bounds` returns them. A row
         without a label has two NaN, and the classes are then floats.
+    scale : Scale
+        Where the classes begin and end. It has ends if no text is open there, and if `edges` are
+        not given. Only if `return_scale`.
 
     Raises
     ------
@@ -524,16 +518,17 @@ def from_brackets(
     cuts = None if edges is None else cut_points(edges).tolist()
     spelling = brackets.Spelling(decimal, thousands)
     cells, column = _brackets(text, missing, spelling, cuts or ())
-    cuts = column.ends.edges() if cuts is None else cuts
+    low, cuts, high = column.ends.span() if cuts is None else (None, cuts, None)
     if not cuts:
         raise InputError("text has only one bracket, so there is nothing to learn; pass edges")
     classes = column.classes(cuts)
     ranks = np.array([classes[cell] for cell in cells], dtype=np.int64).reshape(-1, 2)
-    return _spell(ranks, np.arange(len(cuts) + 1))
+    y = _spell(ranks, np.arange(len(cuts) + 1))
+    return (y, Scale(cuts, low, high)) if return_scale else y
 
 
 def find_edges(
-    text: Any, missing: Any = (), *, decimal: str = ".", thousands: str | None = None
+    text: Any, missing: Any = (), *, decimal: str | None = None, thousands: str | None = None
 ) -> Array:
     """Return the numbers at which brackets start and end.
 
@@ -543,7 +538,7 @@ def find_edges(
         Brackets, as `from_brackets` takes them.
     missing : sequence of str, default=()
         Texts that mean no label, besides the usual ones.
-    decimal : str, default="."
+    decimal : str, default=None
         As in `from_brackets`.
     thousands : str, default=None
         As in `from_brackets`.
@@ -560,7 +555,7 @@ def find_edges(
     array([18., 65.])
     """
     _, column = _brackets(text, missing, brackets.Spelling(decimal, thousands))
-    return np.array(column.ends.edges())
+    return np.array(column.ends.span()[1])
 
 
 def bracket_names(edges: Any) -> list[str]:
@@ -582,7 +577,7 @@ def bracket_names(edges: Any) -> list[str]:
     >>> bracket_names([18, 65])
     ['below 18', '18 to 65', '65 or more']
     """
-    return list(brackets.names(_numbers(edges, "edges").tolist()))
+    return list(brackets.names(read_numbers(edges, "edges").tolist()))
 
 
 def _brackets(
@@ -659,7 +654,7 @@ def from_strings(y: Any, classes: Any) -> Array:
     """
     order = ranking.check_classes(classes)
     texts = ("" if ranking.is_missing(cell) else str(cell) for cell in _column(y, "y"))
-    return _spell(Scale(order).intervals(texts), order)
+    return _spell(ClassTexts(order).intervals(texts), order)
 
 
 def make_intervals(

@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator
 from pril.core import ranking
 from pril.core.arrays import Array, Ranks
 from pril.core.docs import filled
+from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
 from pril.core.weights import mean_over_rows, read_weights
-from pril.errors import ClassOrderWarning, InputError, RowError
+from pril.errors import ClassOrderWarning, InputError
 
 __all__ = [
     "IntervalScorer",
@@ -475,12 +476,7 @@ def _read_probabilities(y_true: Any, y_proba: ArrayLike, classes: Any) -> tuple[
             f"{proba.shape}; pass classes= if some do not occur in y_true"
         )
     ranking.check_length(proba, intervals, name="y_proba", other="y_true")
-    rounding = np.sqrt(np.finfo(proba.dtype).eps)
-    good = (proba >= -rounding).all(axis=1) & (np.abs(proba.sum(axis=1) - 1.0) <= rounding)
-    if not good.all():
-        t = int(np.argmin(good))
-        reason = f"{ranking.named(proba[t])} are not probabilities that add up to 1"
-        raise RowError("y_proba", t, reason)
+    check_probabilities(proba, "y_proba")
     return intervals, proba[:, np.searchsorted(np.sort(order), order)]
 
 

@@ -76,6 +76,8 @@ def fit(
             raise
         report = run.describe()
         model_files.write(fitted, output, kind="model", notes=report)
+    if saved and saved.is_resumed:
+        printer.note(f"resumed   from the checkpoint in {checkpoint}")
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 
@@ -135,6 +137,8 @@ def _lines(report: dict[str, Any], output: Path) -> list[str]:
         numbers = f"{entry['exact']:>10,}{entry['lower']:>14,}{entry['upper']:>14,}"
         classes.append(f"  {entry['class']!s:<{width}}{numbers}")
     before = [f"{kind:<10}{fact}" for kind, fact in column_facts(report)]
+    if folders := report["folders"]:
+        before[-1] += f"; to learn without pass --drop {','.join(folders)}"
     after = [f"{kind:<10}{fact}" for kind, fact in learning_facts(report)]
     return [*before, *classes, *after, f"model     {output}"]
 

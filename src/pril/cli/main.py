@@ -6,6 +6,7 @@ import gc
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -32,6 +33,7 @@ from pril.errors import PrilError
 
 TRACEBACK, VERBOSE = "--traceback", "--verbose"
 BUG = 70  # EX_SOFTWARE of sysexits.h
+MARK = re.compile(r"\b(bracket_)?(decimal|thousands)=('.?')")  # an argument, with its value
 _UsageError: Any = typer.BadParameter.__base__  # of click, wherever typer takes it from
 
 
@@ -132,17 +134,24 @@ def _reason(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
         return "there is not enough memory"
-    return str(error) if isinstance(error, PrilError) else None
+    if not isinstance(error, PrilError):
+        return None
+    return MARK.sub(lambda mark: f"--{'bracket-' * bool(mark[1])}{mark[2]} {mark[3]}", str(error))
 
 
 def _advice(problem: Any, arguments: list[str]) -> str:
     """Return what to do about an error or a warning, if an option of the command can help."""
-    hint = getattr(problem, "hint", None)
+    hint, *pairs = (getattr(problem, "hint", None) or "").split("|")  # of decimal and thousands
     if hint not in ADVICE:
         return ""
+    ways = [f"--decimal {pair[0]!r} --thousands {pair[1:]!r}" for pair in pairs]
+    way = f"say how they are written: {' or '.join(ways)}" if ways else "write all in one way"
+    advice = ADVICE[hint].format(way)
+    if pairs and "--brackets" in arguments:
+        advice += "; how brackets are written, --bracket-decimal and --bracket-thousands say"
     group: Any = get_command(app)
     command = group.commands[next(word for word in arguments if not word.startswith("-"))]
-    return f"; {ADVICE[hint]}" if hint in [option.name for option in command.params] else ""
+    return f"; {advice}" if hint in [option.name for option in command.params] else ""
 
 
 @contextmanager

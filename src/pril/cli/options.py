@@ -23,7 +23,6 @@ from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.errors import InputError
 
 if TYPE_CHECKING:
-    from pril.core.brackets import Spelling
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
@@ -63,6 +62,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "edges": "Learn the brackets of a number between these edges: 2,5,20.",
         "brackets": "Labels are brackets as text: 20-50k, <18, 65+.",
         "missing": Option(metavar="TEXT", help="With --brackets: a text that means no label."),
+        "bracket_decimal": "Decimal mark of brackets, if not that of the file: ','.",
+        "bracket_thousands": "Separates groups of digits in brackets, if not as in the file: '.'.",
     },
     "Columns": {
         "features": "Columns to use, a,b,c; else all but the labels.",
@@ -100,8 +101,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "File": {
         "format": "Format of the table, if its suffix does not say.",
         "delimiter": "What separates the cells of CSV, if not a comma: ';'.",
-        "decimal": "Decimal mark of numbers in CSV or brackets, if not a point: ','.",
-        "thousands": "Separates groups of digits in CSV or brackets: '.' in 1.234,5.",
+        "decimal": "Decimal mark of numbers, if not a point: ','.",
+        "thousands": "Separates groups of digits: '.' in 1.234,5.",
         "encoding": "Encoding of CSV, if not UTF-8: cp1252.",
     },
     OUTPUT: {
@@ -120,6 +121,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "key": Option("--id", help="Column to copy to the output."),
         "note": "Column, such as an offset, whose last value is kept with the model and with each "
         "checkpoint.",
+        "strict": "Refuse a row that lacks a feature or has a column that the model does not know.",
         "on_error": "At a bad line: stop, or print the error in its place and go on.",
         "out": "Folder to write to.",
         "quiet": Option("--quiet", "-q", help="Print only warnings and errors."),
@@ -199,12 +201,6 @@ class CsvOptions:
         """Return the options that were passed."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def spelling(self, known: Spelling) -> Spelling:
-        """Return how numbers in brackets are written: as the options say, or else as is known."""
-        decimal = known.decimal if self.decimal is None else self.decimal
-        thousands = known.thousands if self.thousands is None else self.thousands
-        return replace(known, decimal=decimal, thousands=thousands)
-
     def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
         """Return how CSV is written: as the options say, or else as a model knows it."""
         from msgspec import structs
@@ -256,6 +252,32 @@ class LabelOptions:
     ranges: bool = False
     votes: str | None = None
     trim: float | None = None
+    bracket_decimal: str | None = None
+    bracket_thousands: str | None = None
+
+    def with_marks(self, labels: LabelKind, csv: CsvOptions) -> LabelKind:
+        """Return labels with the marks of numbers in brackets: as the options say, or as is known.
+
+        Without options for brackets, those of CSV hold.
+        """
+        from msgspec import structs
+
+        from pril.tables.label_columns import Brackets
+
+        marks = {"decimal": self.bracket_decimal, "thousands": self.bracket_thousands}
+        given: dict[str, Any] = {name: mark for name, mark in marks.items() if mark is not None}
+        option = "bracket-"
+        if not isinstance(labels, Brackets):
+            for name in given:
+                raise InputError(f"--bracket-{name} is for brackets as text: pass --brackets too")
+            return labels
+        if not given:
+            given = {name: mark for name, mark in csv.given().items() if name in marks}
+            option = ""
+        try:
+            return structs.replace(labels, spelling=replace(labels.spelling, **given))
+        except InputError as error:
+            raise InputError(f"--{option}{error}") from None
 
     def kind(self, loaded: LoadedModel | None = None) -> LabelKind:
         """Return what the labels are; without options, as a model knows it.
@@ -315,19 +337,13 @@ class LabelOptions:
 
     def kind_for(self, loaded: LoadedModel, csv: CsvOptions) -> LabelKind:
         """Return what the labels are; refuse a model that does not know it."""
-        from msgspec import structs
-
-        from pril.tables.label_columns import Brackets
-
         labels = self.kind(loaded)
         if not labels.columns:
             raise InputError(
                 f"{loaded.path} does not say which columns its labels were in: pass --label, "
                 "--lower and --upper, or --votes"
             )
-        if isinstance(labels, Brackets):
-            return structs.replace(labels, spelling=csv.spelling(labels.spelling))
-        return labels
+        return self.with_marks(labels, csv)
 
 
 @dataclass
@@ -363,7 +379,6 @@ class TaskOptions(LabelOptions):
 
     def _labels(self, csv: CsvOptions) -> LabelKind:
         """Return what the labels are; refuse options that contradict each other."""
-        from pril.core.brackets import Spelling
         from pril.tables.label_columns import Brackets, Edges
 
         csv.style()  # refuses what cannot be
@@ -384,7 +399,8 @@ class TaskOptions(LabelOptions):
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
         if self.brackets:
             silent = tuple(self.missing or ())
-            return Brackets(labels.columns, edges, silent, csv.spelling(Spelling()))
+            return self.with_marks(Brackets(labels.columns, edges, silent), csv)
+        self.with_marks(labels, csv)  # refuses marks of brackets
         return labels if edges is None else Edges(labels.columns, edges)
 
 
@@ -408,14 +424,15 @@ class FitOptions(TaskOptions):
 # What the hints of errors and warnings mean here, by the option that they are about.
 ADVICE = {
     "brackets": (
-        "correct the text, say how numbers are written by --decimal and --thousands, name it by "
-        "--missing if it is no answer, or put the ends into two columns of numbers: --lower, "
-        "--upper, --edges"
+        "correct the text, say how its numbers are written by --bracket-decimal and "
+        "--bracket-thousands, name it by --missing if it is no answer, or put the ends into two "
+        "columns of numbers: --lower, --upper, --edges"
     ),
     "edges": "pass --edges, the cut points between the classes",
+    "ends": "pass --ends LOW,HIGH, such as --ends 0,250000",
     "again": "to learn them once more pass --again",
     "delimiter": "for another separator pass, for example, --delimiter ';'",
-    "decimal": "if these are numbers, say how they are written: --decimal ',' --thousands '.'",
+    "decimal": "if these are numbers, {}",
     "drop": "leave it out with --drop",
     "per": "pass --per unit",
     "encoding": "pass its encoding, such as --encoding cp1252 or --encoding utf-16",
@@ -438,6 +455,10 @@ INSTEAD = {
     "--every": "; rows between checkpoints are --checkpoint-every",
     "--nonlinear": "; to learn curves choose --model boosting, or use LandmarkFeatures in Python",
 }
+
+
+# Numbers of brackets that need a value: the name of the column, and the method of `Scale`.
+VALUES = {"quantile": ("quantile", "quantile"), "above": ("probability above", "exceedance")}
 
 
 # --- Reading values ------------------------------------------------------------------------------
@@ -465,6 +486,37 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
         raise InputError(f"--edges {text}: expected ascending numbers separated by commas")
     return edges
+
+
+def split_ends(text: str | None) -> tuple[float | None, float | None]:
+    """Return two numbers with a comma between them; None for one that is left out."""
+    if text is None:
+        return None, None
+    low, comma, high = text.partition(",")
+    try:
+        ends = tuple(float(end) if end.strip() else None for end in (low, high))
+    except ValueError:
+        comma = ""
+    if not comma:
+        raise InputError(f"--ends {text}: expected LOW,HIGH, of which one may be left out")
+    return ends[0], ends[1]
+
+
+def split_numbers(text: str | None) -> dict[str, tuple[str, tuple[float, ...]]]:
+    """Return the columns of numbers in a list with commas: a method of `Scale`, its arguments."""
+    columns: dict[str, tuple[str, tuple[float, ...]]] = {}
+    for name in split_names(text) or ():
+        method, equals, value = (part.strip() for part in name.partition("="))
+        try:
+            if equals:
+                title, method = VALUES[method]
+                columns[f"{title} {float(value):.15g}"] = method, (float(value),)
+            else:
+                columns[method] = {"median": ("median", ()), "mean": ("mean", ())}[method]
+        except (KeyError, ValueError):
+            expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
+            raise InputError(f"--numbers {text}: {name!r}: {expected}") from None
+    return columns
 
 
 def _split_weights(text: str | None) -> Any:

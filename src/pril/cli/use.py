@@ -42,6 +42,17 @@ def predict(
     proba: Annotated[
         bool, Option("--proba", help="Add the probability of each class, a column each.")
     ] = False,
+    numbers: Annotated[
+        str | None,
+        Option(
+            help="Of brackets of a number, add columns with numbers: "
+            "median,mean,quantile=0.9,above=50000."
+        ),
+    ] = None,
+    ends: Annotated[
+        str | None,
+        Option(metavar="LOW,HIGH", help="With --numbers: where the open brackets end: 0,250000."),
+    ] = None,
     *,
     printer: Printer,
 ) -> None:
@@ -56,6 +67,12 @@ def predict(
         printer = replace(printer, quiet=printer.quiet or not printer.json)
         printer.stream = sys.stderr
     loaded = _load(model)
+    if ends is not None and numbers is None:
+        raise InputError("--ends is for numbers of brackets: pass --numbers too")
+    if numbers is None:
+        chosen = None
+    else:
+        chosen = loaded.scale(*opt.split_ends(ends)), opt.split_numbers(numbers)
     opened = table.open(csv, loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
@@ -66,7 +83,13 @@ def predict(
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
             rows, unseen = loaded.predict(
-                opened, stream, written, progress, style=csv.style(loaded), proba=proba
+                opened,
+                stream,
+                written,
+                progress,
+                style=csv.style(loaded),
+                proba=proba,
+                numbers=chosen,
             )
             stream.flush()
     for message in unseen.values():
@@ -326,6 +349,7 @@ def stream(
         bool, Option("--proba", help="Print probabilities too, if the model has them.")
     ] = False,
     on_error: Literal["stop", "skip"] = "stop",
+    strict: bool = False,
     again: bool = False,
     overwrite: bool = False,
     *,
@@ -358,20 +382,24 @@ def stream(
         loaded = _load_or_begin(model, opt.split_names(classes), labels, learner, given)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
+        kind = labels.with_marks(kind, opt.CsvOptions())
         if half_life is not None:
             loaded.set_half_life(half_life)
-        options = StreamOptions(key, proba, on_error == "skip", note)
+        options = StreamOptions(key, proba, on_error == "skip", note, strict)
         lines = LineStream(loaded, kind, options)
         if kind.columns and not output:
             printer.note("what is learned is not saved: pass -o FILE")
         tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
         run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
-        settings = {"half-life": half_life, **({"set": given} if given else {})}
+        more = {"set": given, "strict": strict}  # that change what a run learns
+        settings = {"half-life": half_life, **{name: own for name, own in more.items() if own}}
         try:
             done = run.run_into(output, sys.stdin.fileno(), settings, again)
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
+    if saved and saved.is_resumed:
+        printer.note(f"resumed from the checkpoint in {checkpoint}")
     result = done.to_dict(loaded.learner.order_)
     printer.result(result, words.evaluation_lines(result))
 

@@ -8,7 +8,10 @@ The grammar is closed, and a text is read only if all of it is accounted for:
   before and after it: the unit. A unit is never looked up. It must be the same text throughout a
   column, "times a week" as well as "EUR"; a plural s makes no difference. Before a number, only a
   currency may stand (`CURRENCY`).
-- What separates decimals and thousands is told by the caller, and never guessed.
+- What separates decimals and thousands is told by the caller. If nobody has told, decimals have a
+  point; and groups of three digits after one of the marks , and . are thousands if that reads all
+  numbers of the column, and a number such as 1,000,000 or 1,000.5 shows it, or a given edge, or the
+  classes are the same as with decimals.
 - Words of roles and magnitudes cannot be part of a unit, nor can words that may be magnitudes
   (`UNCLEAR`) or that qualify a number (`QUALIFIERS`).
 
@@ -169,14 +172,17 @@ TOKEN = re.compile(
 GROUPS = {"": "", ".": ".", ",": ",", " ": " \u00a0\u202f", "'": "'\u2019", "_": "_"}
 
 
-def check_marks(decimal: str, thousands: str | None) -> None:
-    """Refuse what cannot separate decimals or thousands."""
-    if decimal not in (".", ","):
+DOUBTFUL = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")  # 1.250 may be 1250
+
+
+def check_marks(decimal: str | None, thousands: str | None) -> None:
+    """Refuse what cannot separate decimals or thousands; None if nobody has told."""
+    if decimal not in (".", ",", None):
         raise InputError(f"decimal {decimal!r}: expected '.' or ','")
     if thousands is not None and thousands not in GROUPS:
         known = ", ".join(map(repr, GROUPS))
         raise InputError(f"thousands {thousands!r}: expected one of {known}")
-    if thousands == decimal:
+    if thousands is not None and thousands == decimal:
         raise InputError(
             f"thousands {thousands!r}: it is the decimal mark too, and they must differ"
         )
@@ -186,8 +192,8 @@ def check_marks(decimal: str, thousands: str | None) -> None:
 class Spelling:
     """How a column is written: what holds for all of its texts."""
 
-    decimal: str = "."  # what separates decimals
-    thousands: str | None = None  # what separates groups of digits; None if nobody has told
+    decimal: str | None = None  # what separates decimals; None if nobody has told
+    thousands: str | None = None  # what separates groups of digits
     unit: str | None = None  # what is left of each text; None if it is not known yet
     shares: bool = False  # whether 1-5k is 1k to 5k
     step: float = 0.0  # 1 if 0-17 is followed by 18-64; 0 if there are no steps
@@ -197,18 +203,29 @@ class Spelling:
         if not (math.isfinite(self.step) and self.step >= 0.0):
             raise InputError(f"step {self.step}: expected a number that is not negative")
 
+    @property
+    def point(self) -> str:
+        """What separates decimals, whether it was told or not."""
+        return self.decimal or ("," if self.thousands == "." else ".")
+
+    def spells(self, digits: str) -> bool:
+        """Tell whether this is how a number is written."""
+        group = re.escape(self.thousands or "")
+        grouped = rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+" if group else r"\d+"
+        plain = rf"(?:\d+|{grouped})(?:{re.escape(self.point)}\d+)?"
+        return "e" in digits.lower() or re.fullmatch(plain, digits) is not None
+
     def number(self, digits: str) -> Decimal:
         """Return the number that is written, its exponent the step in which it is written."""
+        if self.thousands is None and DOUBTFUL.fullmatch(digits):
+            raise InputError(f"{digits} may have decimals or thousands")
+        if not self.spells(digits):
+            between = f" and {self.thousands!r} between thousands" if self.thousands else ""
+            marks = f"the decimal mark {self.point!r}{between}"
+            raise InputError(f"{digits} is not a number with {marks}")
         if "e" in digits.lower():  # as in JSON, with a point
             return Decimal(digits)
-        point, group = re.escape(self.decimal), re.escape(self.thousands or "")
-        grouped = rf"[1-9]\d{{0,2}}(?:{group}\d{{3}})+" if group else r"\d+"
-        if not re.fullmatch(rf"(?:\d+|{grouped})(?:{point}\d+)?", digits):
-            marks = f"decimal={self.decimal!r} and thousands={self.thousands!r}"
-            raise InputError(f"{digits} is not a number with {marks}")
-        if self.thousands is None and re.fullmatch(r"[1-9]\d{0,2}[.,]\d{3}", digits):
-            raise InputError(f"{digits} may have decimals or thousands: pass thousands")
-        return Decimal(digits.replace(self.thousands or " ", "").replace(self.decimal, "."))
+        return Decimal(digits.replace(self.thousands or " ", "").replace(self.point, "."))
 
 
 def spelled(value: float) -> str:
@@ -307,6 +324,12 @@ def parse(text: str, spelling: Spelling) -> Bracket:
     return _bracket(roles, values, powers, units)
 
 
+def numbers_in(text: Cell) -> list[str]:
+    """Return the numbers of a text as they are written."""
+    matches = TOKEN.finditer(_plain(text)) if isinstance(text, str) else ()
+    return [match["number"] for match in matches if match["number"]]
+
+
 def _check_unit(part: str) -> None:
     """Refuse what cannot be in a unit: it has a role, is or may be a magnitude, or a number."""
     word = part.rstrip(".")
@@ -339,7 +362,9 @@ def _bracket(
     if not all(end == 0 or SMALLEST <= abs(end) <= LARGEST for end in ends):
         raise InputError("the number is too large or too small")
     if unscaled is not None and ends[0] >= ends[1]:
-        raise InputError("only one of the numbers has a magnitude; write it for both")
+        raise InputError(
+            "its first number is above the second if both have the magnitude; write both in full"
+        )
     if ends[0] > ends[-1]:
         raise InputError("it ends below its start")
     if len(ends) == 2 and ends[0] == ends[1] and not (has_low and has_high):
@@ -407,6 +432,8 @@ class Brackets:
         The cut points between the classes, as far as they are known.
     place : callable
         Returns what to call a row in errors.
+    prefix : str, default=""
+        What the names of the arguments `decimal` and `thousands` begin with.
 
     Attributes
     ----------
@@ -426,12 +453,17 @@ class Brackets:
         spelling: Spelling,
         edges: Sequence[float] = (),
         place: Callable[[int], str] = "row {}".format,
+        prefix: str = "",
     ) -> None:
-        self.rows, self.name, self._place = texts, name, place
+        self.rows, self.name, self._place, self._prefix = texts, name, place, prefix
         self.read: dict[Cell, Bracket] = {}
         self._refused: dict[Cell, str] = {}
         silent = without_answer(texts, missing)
-        for text in (text for text in texts if text not in silent):
+        said = {text: row for text, row in texts.items() if text not in silent}
+        self._numbers = [digits for text in said for digits in numbers_in(text)]
+        if spelling.thousands is None and spelling.unit is None:
+            spelling = self._with_thousands(said, spelling, edges)
+        for text in said:
             try:
                 self.read[text] = parse(text, spelling) if isinstance(text, str) else exact(text)
             except InputError as error:
@@ -444,6 +476,55 @@ class Brackets:
         self._refuse(cuts, spelling, is_alone=is_known)
         self.ends = Ends(self.read, cuts, self._conflict)
         self.spelling = spelling if is_known else replace(spelling, step=self.ends.step)
+
+    def _with_thousands(
+        self, said: Mapping[Any, int], spelling: Spelling, edges: Sequence[float]
+    ) -> Spelling:
+        """Return how thousands are written, if something shows it or no class depends on it."""
+        plain = [digits for digits in self._numbers if "e" not in digits.lower()]
+        pairs = [(".", ","), (",", ".")]
+        pairs = [pair for pair in pairs if any(pair[1] in digits for digits in plain)]
+        pairs = [pair for pair in pairs if all(map(Spelling(*pair).spells, plain))]
+        if len(pairs) != 1 or spelling.decimal not in (None, pairs[0][0]):
+            return spelling
+        [(decimal, mark)] = pairs
+        way, other = Spelling(decimal, mark), Spelling(mark, "")
+        found = replace(spelling, decimal=decimal, thousands=mark)
+        marked = [digits for digits in plain if mark in digits]
+        if spelling.decimal or not all(map(other.spells, marked)):  # 1,000,000 or 1,000.5
+            return found
+        may_be = [any(float(one.number(n)) in edges for n in marked) for one in (way, other)]
+        if may_be == [True, False]:
+            return found
+        other = replace(spelling, decimal=mark, thousands="")
+        with suppress(InputError):
+            if self._classes_of(said, found, edges) == self._classes_of(said, other, edges):
+                return found
+        return spelling
+
+    def _classes_of(
+        self, said: Mapping[Any, int], spelling: Spelling, edges: Sequence[float]
+    ) -> tuple[int, dict[Any, tuple[int, int]]]:
+        """Return the number of edges, and the classes of all texts."""
+        column = Brackets(said, (), self.name, spelling, edges)
+        cuts = edges or column.ends.span()[1]
+        return len(cuts), column.classes(cuts)
+
+    def _ways_to_read(self, text: Cell, spelling: Spelling) -> str:
+        """Return how the marks could be told so that all numbers are read; empty if in no way."""
+        for digits in numbers_in(text):
+            with suppress(InputError):
+                spelling.number(digits)
+                continue
+            found: dict[Decimal, str] = {}
+            for way in (Spelling(d, t) for d in ".," for t in GROUPS if t != d):
+                if all(map(way.spells, self._numbers)):
+                    marks = "{0}decimal={1!r} and {0}thousands={2!r}"
+                    marks = marks.format(self._prefix, way.decimal, way.thousands)
+                    found.setdefault(way.number(digits).normalize(), marks)
+            ways = [f"{number:f} with {marks}" for number, marks in sorted(found.items())[::-1]]
+            return f"; {digits} is {', or '.join(ways)}" if ways else ""
+        return ""
 
     def _magnitudes_are_shared(self) -> bool:
         """Tell whether 1-5k is 1k to 5k, because another text begins or ends at 1k.
@@ -487,7 +568,8 @@ class Brackets:
         if len(listed) > MOST_LISTED:
             listed[MOST_LISTED:] = [f"and {len(listed) - MOST_LISTED} other texts"]
         also = f"; nor can these be read: {', '.join(listed)}" if listed else ""
-        reason = f"{shown(text)} cannot be read: {self._refused[text]}{also}"
+        ways = self._ways_to_read(text, spelling)
+        reason = f"{shown(text)} cannot be read: {self._refused[text]}{ways}{also}"
         raise RowError(self.name, self.rows[text], reason, hint="brackets")
 
     def _conflict(self, text: Cell, reason: str) -> RowError:
@@ -631,8 +713,11 @@ class Ends:
         """Tell whether a text includes a number."""
         return number in self._numbers or any(one.holds(number) for one in self._wide.values())
 
-    def edges(self) -> list[float]:
-        """Return the cut points between the brackets, ascending."""
+    def span(self) -> tuple[float | None, list[float], float | None]:
+        """Return where the lowest bracket begins, the cut points, and where the highest ends.
+
+        The ends are None where a bracket is open.
+        """
         if self._far is not None:
             text, _ = self._numbers[self._far]
             raise self._conflict(text, "is outside the brackets, and next to none")
@@ -640,10 +725,11 @@ class Ends:
         starts = {float(at) for at in self._alone} | set(lows.values())
         highs = {text: self._end(text, found, starts) for text, found in self._wide.items()}
         cuts = starts | set(highs.values())
+        low = high = None
         if cuts and min(cuts) > -math.inf:  # nothing is below the lowest bracket
-            cuts.discard(min(cuts))
+            cuts.discard(low := min(cuts))
         if cuts and max(cuts) < math.inf and max(cuts) not in starts:
-            cuts.discard(max(cuts))
+            cuts.discard(high := max(cuts))
         edges = sorted(cut for cut in cuts if math.isfinite(cut))
         for text, found in self._wide.items():
             first = bisect.bisect_right(edges, lows[text])
@@ -651,7 +737,7 @@ class Ends:
             is_empty = lows[text] >= highs[text]  # of whole numbers: over 1 but under 2
             if is_empty or covered(found, edges, self.step) != (first, last):
                 raise self._conflict(text, "does not fit the other brackets")
-        return edges
+        return low, edges, high
 
     def _start(self, text: Cell, found: Bracket) -> float:
         """Return the cut at the lower end of a text."""

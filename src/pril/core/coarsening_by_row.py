@@ -1,34 +1,44 @@
-"""Coarsening learned row by row: the step of `coarsening` for the loop, compiled by numba.
+"""Coarsening learned row by row: the step of the loop for ranges, compiled by numba.
 
-Two mechanisms are compared: at random, and one set of offsets whose shares are pulled towards
-symmetry. Offsets make narrow ranges only, of up to three classes; wider ranges are always taken to
-be at random. The two are compared by the likelihood of each row before it is learned. Offsets have
-the benefit of the doubt: a model that learned at random may settle where the end classes have
-vanished, and there the two explain labels equally well.
+Two mechanisms are compared, as in `likelihood.mechanisms`: at random, and offsets. Offsets make
+narrow ranges only, of up to three classes; wider ranges are always taken to be at random. With the
+chance M[u, y] of the range u in class y, the model is P(u | x) = sum_y P(y | x) M[u, y]: each row
+is one gradient step by phi, the logits of the shares of offsets, beside that by the thresholds.
 
-So they may win where they are wrong: on the brackets of a questionnaire, or of several. Hence two
-guards, which look at the kinds of ranges alone. Brackets of one questionnaire do not overlap; then
-nothing is compared. Brackets of several may overlap, but do not move with the class: see `missing`.
+The two are compared by the likelihood of each row before it is learned. Offsets have the benefit of
+the doubt: a model that learned at random may settle where the end classes have vanished, and there
+the two explain labels equally well. So they may win where they are wrong: on the brackets of a
+questionnaire, which do not overlap, or of several, which do not move with the class: see `missing`.
 
 All sums are weights of rows; priors are in rows of mean weight, the *unit*.
 """
 
-from math import log
+from math import exp, log, sqrt
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from pril.core import coarsening
-from pril.core.coarsening import COLLAPSES_AT_END, FITS_BY_PLACE, LEAST_REST, MOST_STEPS, OFFSETS
+from pril.core.coarsening import LEAST_OVERLAP, LEAST_SEEN, MOST_STEPS, OFFSETS
 from pril.core.code_cache import own_function, part_of_loop
-from pril.core.nouns import ALWAYS, AUTO, BENEFIT, LEAST, MOST_MISSING_BY_ROW, PULL, RANDOM
+from pril.core.nouns import (
+    ALWAYS,
+    AT_RANDOM,
+    BENEFIT,
+    BY_OFFSETS,
+    BY_TABLE,
+    DIRECTION_ROWS,
+    LEAST,
+    MOST_MISSING_BY_ROW,
+    OPEN,
+    RANDOM,
+    WIDTH_SPREAD,
+)
 
+DOWN, UP = zip(*OFFSETS, strict=True)
 N_OFFSETS = len(OFFSETS)
-MATE = tuple(coarsening.MATES)
 SEEN_BEFORE = 0.25  # rows of each kind of range in the prior of "at random"
 SPREAD = 1e-3  # rows of each class in the prior of `at_random`
-# The first rows each look for missing kinds, later ones now and then: these rows for each class.
-OFTEN, SELDOM = 64, 8
+# Missing kinds are looked for after so many rows for each class; at first, sooner: each time that
+# this part of all rows is new.
+SELDOM, OFTEN = 8, 8
 
 
 class Evidence(NamedTuple):
@@ -38,84 +48,64 @@ class Evidence(NamedTuple):
     places: Any  # where each part begins
 
 
-SIZE, SLOPES, SEEN, EXACT, TOTAL, LABELS, OFFSET_ROWS, AT_RANDOM, ADVANTAGE, RANGES = range(10)
+SIZE, SLOPES, TURNS, SEEN, LABELS, KINDS, CLASSES, ADVANTAGE, PHI, CHOSEN, TABLE = range(11)
 
 
 @part_of_loop
-def range_offset(n_classes, lo, hi):
-    """Return where the range lo..hi, with lo < hi, begins in a part of the size `per_range`.
-
-    Ranges are sorted by lo, then by hi; each has one number for each of its classes.
-    """
-    rest = n_classes - lo
-    tetrahedral = n_classes * (n_classes + 1) * (n_classes + 2) // 6
-    tetrahedral -= rest * (rest + 1) * (rest + 2) // 6
-    width = hi - lo
-    return tetrahedral - lo + width * (width + 1) // 2 - 1
-
-
-@part_of_loop
-def find_shares(kind, evidence, shares):
-    """Write the share of each offset: its rows, a prior of one row, and a pull towards symmetry.
-
-    Return whether offsets are used, and the unit.
-    """
-    numbers, places = evidence
-    labels, first = places[LABELS], places[OFFSET_ROWS]
-    seen = numbers[places[SEEN]]
-    unit = numbers[labels] / seen if seen > 0.0 else 1.0
-    unit = unit if unit > 0.0 else 1.0  # files may hold any numbers
-    whole = 0.0
-    for o in range(N_OFFSETS):
-        whole += numbers[np.uintp(first + o)]
-    pull = PULL * unit if whole > 0.0 else 0.0
-    scale = 1.0 / (whole + pull + unit)
-    for o in range(N_OFFSETS):
-        rows, mates = numbers[np.uintp(first + o)], numbers[np.uintp(first + MATE[o])]
-        prior = 1.0 / N_OFFSETS * unit
-        if whole > 0.0:
-            prior += pull * (0.5 * ((rows + mates) / whole))
-        shares[o] = (rows + prior) * scale
-    narrow = numbers[labels + 1]
-    likely = (narrow >= numbers[labels + 2]) & (numbers[places[ADVANTAGE]] > -BENEFIT * unit)
-    likely &= overlap(numbers, labels) & (numbers[labels + 4] < MOST_MISSING_BY_ROW * narrow)
-    return (kind == ALWAYS) | ((kind == AUTO) & likely), unit
+def spare_rows(work):
+    """Return the rule's working space: `above`, `q`, `tau`; of offsets, `shares` and others."""
+    spare = work.spare
+    return spare[0], spare[1], spare[2], spare[3], spare[4], spare[5], spare[6]
 
 
 @part_of_loop
 def place_of(lo, hi, K):
-    """Return where a narrow range is in `FITS_BY_PLACE`."""
-    return np.uintp(4 * (hi - lo - 1) + 2 * int(lo == 0) + int(hi == K - 1))
+    """Return where a label of up to three classes is in `kinds`: by its length, then by lo."""
+    steps = hi - lo
+    return steps * K - (steps >> 1) + lo
 
 
 @part_of_loop
-def overlap(numbers, labels):
-    """Tell whether narrow ranges overlap: those of a partition do not, and are no offsets."""
-    narrow = numbers[labels + 1]
-    return (narrow > 0.0) & (numbers[labels + 3] >= coarsening.LEAST_OVERLAP * narrow)
-
-
-@part_of_loop
-def rest(shares, y, K):
-    """Return the share of the offsets that leave a range at class y; the others are drawn again."""
-    if 0 < y < K - 1:
-        return 1.0
-    kept = 0.0
+def find_shares(numbers, phi, shares):
+    """Write the shares of the offsets: of pairs, up and down; of triples, up, both and down."""
+    widths, turn = numbers[phi], 0.5 * numbers[phi + 2]
+    shares[0] = widths + turn
+    shares[1] = widths - turn
+    shares[2] = 0.5 * numbers[phi + 3]
+    shares[3] = numbers[phi + 1]
+    shares[4] = -shares[2]
+    most = shares[0]
+    for o in range(1, N_OFFSETS):
+        most = max(most, shares[o])
+    whole = 0.0
     for o in range(N_OFFSETS):
-        if not COLLAPSES_AT_END[int(y > 0), o]:
-            kept += shares[o]
-    return max(kept, LEAST_REST)
+        shares[o] = exp(shares[o] - most)
+        whole += shares[o]
+    for o in range(N_OFFSETS):
+        shares[o] = max(shares[o] / whole, LEAST)
 
 
 @part_of_loop
-def given_by(shares, lo, hi, k, K):
-    """Return the chance that class lo + k is given a narrow range by an offset."""
-    place = place_of(lo, hi, K)
-    chance = 0.0
+def make(o, y, K):
+    """Return the range that an offset makes of class y, which may be the class alone."""
+    return max(y - DOWN[o], 0), min(y + UP[o], K - 1)
+
+
+@part_of_loop
+def find_given(shares, lo, hi, y, K):
+    """Return the share of the offsets that make the range lo..hi of class y, and any range of it.
+
+    The others are drawn again.
+    """
+    this = 0.0
+    some = 0.0
     for o in range(N_OFFSETS):
-        if FITS_BY_PLACE[place, k, o]:
-            chance += shares[o]
-    return chance / rest(shares, lo + k, K)  # exactly 1 if there are two classes
+        first, last = make(o, y, K)
+        if first < last:
+            some += shares[o]
+            if (first == lo) & (last == hi):
+                this += shares[o]
+    return this, some
 
 
 @own_function
@@ -123,136 +113,132 @@ def missing(numbers, places, shares, K):
     """Return the weight that offsets would give to kinds of ranges that hardly occur.
 
     Offsets move with the class: what they make of one class they make of the others. The brackets
-    of several questionnaires do not. If they were handed out at random, `at_random` has the classes
-    of the rows, of which offsets would make ranges that are in no questionnaire.
+    of questionnaires do not. If they were handed out at random, `at_random` has the classes of the
+    rows, of which offsets would make ranges that are in no questionnaire.
     """
-    ranges, at_random = places[RANGES], places[AT_RANDOM]
     weight = 0.0
     for lo in range(K - 1):
         for hi in range(lo + 1, min(lo + 1 + MOST_STEPS, K)):
-            first = ranges + range_offset(K, lo, hi)
-            seen = 0.0
+            seen = numbers[places[KINDS] + place_of(lo, hi, K)]
             expected = 0.0
             for k in range(hi - lo + 1):
-                seen += numbers[np.uintp(first + k)]
-                rows = numbers[np.uintp(at_random + lo + k)]
-                expected += rows * given_by(shares, lo, hi, k, K)
-            if seen < coarsening.LEAST_SEEN * expected:
+                this, some = find_given(shares, lo, hi, lo + k, K)
+                expected += numbers[places[CLASSES] + lo + k] * (this / some)
+            if seen < LEAST_SEEN * expected:
                 weight += expected - seen
     return weight
 
 
-@own_function
-def weigh_classes(rule, evidence, lo, hi, K, q, shares, given):
-    """Write to q the chance that a row of each class in lo..hi has this label, the largest being 1.
-
-    A mean of two estimates: how often rows of the class were given this range, weighted by the
-    number of its exact rows, and what the coarsening mechanism says, weighted by `trust`. If the
-    range is narrow, the shares of offsets are written, and the chance that each class is given it.
-    """
-    numbers, places = evidence
-    exact, total, labels = places[EXACT] + lo, places[TOTAL] + lo, places[LABELS]
-    ranges = places[RANGES] + range_offset(K, lo, hi)
-    known = 0.0
-    rows = 0.0
-    for k in range(hi - lo + 1):
-        known += numbers[np.uintp(ranges + k)]
-        rows += numbers[np.uintp(total + k)]
-    share = known / rows if known > 0.0 else 1.0
-    by_offsets = False
-    if (hi - lo <= MOST_STEPS) & (rule.coarsening != RANDOM):
-        by_offsets, unit = find_shares(rule.coarsening, evidence, shares)
-        for k in range(hi - lo + 1):
-            given[k] = given_by(shares, lo, hi, k, K)
-        if by_offsets:  # the share of narrow ranges
-            share = (numbers[labels + 1] + 0.5 * unit) / (numbers[labels] + 0.5 * unit)
-    most = 0.0
-    for k in range(hi - lo + 1):
-        chance = share * given[k] if by_offsets else share
-        sure = numbers[np.uintp(exact + k)]
-        if (known > 0.0) & (sure > 0.0):
-            own = numbers[np.uintp(ranges + k)] / numbers[np.uintp(total + k)]
-            chance = (sure * own + rule.trust * chance) / (sure + rule.trust)
-        q[k] = chance
-        most = max(most, chance)
-    most = 1.0 / most
-    for k in range(hi - lo + 1):
-        q[k] *= most
-
-
-@own_function
-def learn_label(rule, evidence, lo, hi, K, t, weight, chances, q, shares, given):
-    """Write `weigh_classes` to q, then count the label of round t and learn the mechanism from it.
-
-    `chances` are those of the classes lo..hi. The last two arrays are working space.
-    """
-    numbers, places = evidence
-    total, labels = places[TOTAL] + lo, places[LABELS]
-    look = (rule.coarsening != RANDOM) & (numbers[labels + 1] > 0.0)
-    if look and (t < OFTEN * K or t % (SELDOM * K) == 0):
-        find_shares(rule.coarsening, evidence, shares)
-        numbers[labels + 4] = missing(numbers, places, shares, K)
-    numbers[places[SEEN]] += 1.0
-    numbers[labels] += weight
-    if lo == hi:
-        q[0] = 1.0
-        numbers[places[EXACT] + lo] += 1.0
-        numbers[total] += weight
-        return
-    weigh_classes(rule, evidence, lo, hi, K, q, shares, given)
-    ranges = places[RANGES] + range_offset(K, lo, hi)
-    wide = hi - lo > MOST_STEPS
-    numbers[labels + 1 + wide] += weight
-    if (not wide) & (rule.coarsening != RANDOM):
-        learn_mechanism(numbers, places, ranges, lo, hi, K, weight, chances, shares, given)
-    # The row is divided among its classes. One between two equal thresholds has no part in it; if
-    # all are, `q` divides it.
-    whole = 0.0
-    for k in range(hi - lo + 1):
-        given[k] = q[k] * chances[k] if chances[k] > LEAST else 0.0
-        whole += given[k]
-    if whole == 0.0:
-        for k in range(hi - lo + 1):
-            given[k] = q[k]
-            whole += q[k]
-    weight /= whole
-    for k in range(hi - lo + 1):
-        numbers[np.uintp(ranges + k)] += weight * given[k]
-        numbers[np.uintp(total + k)] += weight * given[k]
-
-
 @part_of_loop
-def learn_mechanism(numbers, places, ranges, lo, hi, K, weight, chances, shares, given):
-    """Learn the mechanism from a narrow range, by what `weigh_classes` wrote."""
-    labels, first, at_random = places[LABELS], places[OFFSET_ROWS], places[AT_RANDOM] + lo
+def mechanism_of(kind, numbers, places, unit):
+    """Return which mechanism explains ranges, as `chosen` writes it."""
+    chosen = numbers[places[CHOSEN]]
+    if kind == RANDOM:
+        return AT_RANDOM
+    if chosen == BY_TABLE:
+        return BY_TABLE
+    if (kind == ALWAYS) | (chosen == BY_OFFSETS):
+        return BY_OFFSETS
+    labels = places[LABELS]
+    narrow = numbers[labels + 1]
+    likely = (narrow >= numbers[labels + 2]) & (numbers[labels + 3] >= LEAST_OVERLAP * narrow)
+    likely &= numbers[labels + 4] < MOST_MISSING_BY_ROW * narrow
+    likely &= numbers[places[ADVANTAGE]] > -BENEFIT * unit
+    return BY_OFFSETS if likely & (chosen == OPEN) else AT_RANDOM
+
+
+@own_function
+def learn_label(rule, evidence, lo, hi, K, now, chances, work):
+    """Write to q the chance that each class in lo..hi has this label, the largest being 1.
+
+    Then count the label, and learn the mechanism from it. `chances` are those of the classes.
+    """
+    numbers, places = evidence
+    labels, steps = places[LABELS], hi - lo
+    _, q, _, shares, _, _, _ = spare_rows(work)
+    weight = now.weight * now.omega
+    numbers[labels] += weight
+    for k in range(steps + 1):
+        q[k] = 1.0
+    if steps > MOST_STEPS:
+        numbers[labels + 2] += weight
+        return
+    if steps > 0:
+        numbers[labels + 1] += weight
+        if rule.coarsening != RANDOM:
+            learn_range(rule, evidence, lo, hi, K, now, chances, work)
+    numbers[places[KINDS] + place_of(lo, hi, K)] += weight
+    period = min(SELDOM * K, 1 + now.number // OFTEN)
+    if (rule.coarsening != RANDOM) & (now.number % period == 0):
+        find_shares(numbers, places[PHI], shares)
+        numbers[labels + 4] = missing(numbers, places, shares, K)
+
+
+@own_function
+def learn_range(rule, evidence, lo, hi, K, now, chances, work):
+    """Write q of a narrow range, weigh the evidence, and take a step by phi."""
+    numbers, places = evidence
+    labels, classes, phi = places[LABELS], places[CLASSES] + lo, places[PHI]
+    _, q, _, shares, given, some, slopes = spare_rows(work)
+    weight, n = now.weight * now.omega, hi - lo + 1
     unit = numbers[labels] / numbers[places[SEEN]]
+    unit = unit if unit > 0.0 else 1.0  # files may hold any numbers
+    mechanism = mechanism_of(rule.coarsening, numbers, places, unit)
+    find_shares(numbers, phi, shares)
+    kind = place_of(lo, hi, K)
     by_offsets = 0.0
     inside = 0.0
-    known = 0.0
-    classes = 0.0
-    for k in range(hi - lo + 1):
+    mass = 0.0
+    for k in range(n):
+        this, some[k] = find_given(shares, lo, hi, lo + k, K)
+        given[k] = this / some[k]
+        if mechanism == BY_OFFSETS:
+            q[k] = given[k]
+        elif mechanism == BY_TABLE:
+            q[k] = max(numbers[places[TABLE] + 3 * kind + k], LEAST)
         by_offsets += chances[k] * given[k]
         inside += chances[k]
-        known += numbers[np.uintp(ranges + k)]
-        classes += numbers[np.uintp(at_random + k)]
-    if classes > 0.0:  # at random, the other rows of these classes have other ranges
-        numbers[labels + 3] += weight * max(0.0, 1.0 - known / classes)
-    # The prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
-    size = (2 * K - 3) * (hi - lo + 1) / K
-    share = min(1.0, (known + SEEN_BEFORE * unit) / (classes + SEEN_BEFORE * unit * size))
-    if overlap(numbers, labels):
-        numbers[places[ADVANTAGE]] += weight * log(by_offsets / (share * inside))
-    part = weight / (classes + SPREAD * unit * (hi - lo + 1))
-    for k in range(hi - lo + 1):  # B. W. Turnbull's estimate, row by row
-        i = np.uintp(at_random + k)
-        numbers[i] += part * (numbers[i] + SPREAD * unit)
-    place = place_of(lo, hi, K)
-    for k in range(hi - lo + 1):
-        # Rows of this class, over the shares of the offsets that fit.
-        y = lo + k
-        rows = weight * chances[k] / (by_offsets * rest(shares, y, K))
+        mass += numbers[classes + k]
+    most = 0.0
+    for k in range(n):
+        most = max(most, q[k])
+    for k in range(n):
+        q[k] /= most
+    # At random, the share of the range in its classes; the other rows of these have others. The
+    # prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
+    known, prior = numbers[places[KINDS] + kind], SEEN_BEFORE * unit
+    share = (known + prior) / (mass + prior * (2 * K - 3) * n / K)
+    if mass > known:
+        numbers[labels + 3] += weight * (1.0 - known / mass)
+    numbers[places[ADVANTAGE]] += weight * log(by_offsets / (min(share, 1.0) * inside))
+    part = weight / (mass + SPREAD * unit * n)
+    for k in range(n):  # B. W. Turnbull's estimate, row by row
+        numbers[classes + k] += part * (numbers[classes + k] + SPREAD * unit)
+    # How often each offset made this range, less how often it would make any of the class.
+    for o in range(N_OFFSETS):
+        slopes[o] = 0.0
+    for k in range(n):
+        each = chances[k] / (some[k] * by_offsets)
         for o in range(N_OFFSETS):
-            if FITS_BY_PLACE[place, k, o]:
-                numbers[np.uintp(first + o)] += rows * shares[o]
-            elif (y == 0 or y == K - 1) and COLLAPSES_AT_END[int(y > 0), o]:
-                numbers[np.uintp(first + o)] += rows * given[k] * shares[o]
+            first, last = make(o, lo + k, K)
+            if first < last:
+                made = 1.0 if (first == lo) & (last == hi) else 0.0
+                slopes[o] += each * shares[o] * (made - given[k])
+    # Take a step by phi, of the size of the gradients so far. All narrow ranges share one prior.
+    narrow = numbers[labels + 1]
+    part = unit / narrow  # of this row in the prior
+    exact = max(0.0, numbers[labels] - narrow - numbers[labels + 2]) / unit
+    directions = DIRECTION_ROWS * (rule.trust / (rule.trust + exact) if rule.trust > 0.0 else 0.0)
+    up, down, two_up, both, two_down = slopes[0], slopes[1], slopes[2], slopes[3], slopes[4]
+    slopes[0] = up + down - part * (numbers[phi] / WIDTH_SPREAD**2)
+    slopes[1] = both - part * (numbers[phi + 1] / WIDTH_SPREAD**2)
+    turn = (shares[0] - shares[1]) / (shares[0] + shares[1])
+    slopes[2] = 0.5 * (up - down) - part * directions * turn
+    turn = (shares[2] - shares[4]) / (shares[2] + shares[4])
+    slopes[3] = 0.5 * (two_up - two_down) - part * directions * turn
+    mean = numbers[places[SIZE] + 1] / numbers[places[SEEN]]  # weight of a row
+    for j in range(4):
+        slope = now.weight * slopes[j]
+        turns = places[TURNS] + j
+        numbers[turns] += slope * slope
+        numbers[phi + j] += slope / sqrt(mean * mean + numbers[turns])

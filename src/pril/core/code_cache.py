@@ -144,6 +144,8 @@ class _Files(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for a signature, None if no file has it."""
+        if not _is_ours(sig):
+            return None
         target_context.refresh()
         key = self._key(sig, target_context.codegen())
         for folder in self._folders():
@@ -154,7 +156,7 @@ class _Files(NullCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the code for a signature, unless it holds addresses of this process."""
-        if data.library.has_dynamic_globals:
+        if data.library.has_dynamic_globals or not _is_ours(sig):
             return
         key = self._key(sig, data.codegen)
         written = serialized((key, results.reduce(data)))
@@ -183,6 +185,12 @@ class _Files(NullCache):
     def _name(self, key: tuple[Any, ...]) -> str:
         # Two types may have one name: `_read` compares the whole key.
         return f"{self._function}-{self._source_name}-{_digest(key)[:32]}{SUFFIX}"
+
+
+def _is_ours(sig: Any) -> bool:
+    """Tell whether all rules are of this package: of others, no digest knows the source."""
+    named = (getattr(kind, "instance_class", None) for kind in sig)
+    return all(one is None or one.__module__.startswith(f"{PACKAGE}.") for one in named)
 
 
 def _digest(value: tuple[Any, ...]) -> str:

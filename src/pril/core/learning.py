@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import update_wrapper
 from numbers import Integral, Real
 from operator import attrgetter, is_
+from types import FunctionType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -145,6 +147,12 @@ class OnlineClassifier(OrdinalLearner):
         super().__init_subclass__(**options)
         if cls.__module__.startswith("pril."):  # a user's docstring is not ours to change
             cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
+        if "__init__" not in vars(cls):  # an unknown argument is told by the name of the class
+            known: Any = cls.__init__
+            copied = FunctionType(known.__code__, known.__globals__, closure=known.__closure__)
+            own: Any = update_wrapper(copied, known)
+            own.__kwdefaults__, own.__qualname__ = known.__kwdefaults__, f"{cls.__name__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
         cls._get_parameters = attrgetter(*cls._get_param_names())
 
     # --- Learning ---

@@ -134,7 +134,8 @@ class Cloglog(Link):
 
     def quantile(self, p: Array) -> Array:
         """Return the inverse of F."""
-        return np.log(-np.log1p(-np.asarray(p)))
+        with np.errstate(divide="ignore"):
+            return np.log(-np.log1p(-np.asarray(p)))
 
 
 class Loglog(Link):
@@ -152,7 +153,8 @@ class Loglog(Link):
 
     def quantile(self, p: Array) -> Array:
         """Return the inverse of F."""
-        return -np.log(-np.log(p))
+        with np.errstate(divide="ignore"):
+            return -np.log(-np.log(p))
 
 
 class Cauchit(Link):

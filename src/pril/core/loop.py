@@ -35,7 +35,7 @@ import numpy as np
 from numba import typeof
 
 from pril.core import code_cache, nouns
-from pril.core.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, range_offset
+from pril.core.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
 from pril.core.code_cache import any_order, inserted, on_type, own_function, part_of_loop, prefetch
 from pril.core.nouns import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
 
@@ -274,7 +274,26 @@ move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
 
 @part_of_loop
 def nudge(thresholds, before, i, tau):
-    """Add tau to the i-th sum; the mean and the threshold follow."""
+    """Add tau to the i-th sum; the mean and the threshold follow.
+
+    Parameters
+    ----------
+    thresholds : tuple
+        What the step was given.
+    before : float
+        ``now.before``.
+    i : int
+        Which threshold, from 0.
+    tau : float
+        How far it falls; in `MPRIL`, what its sum of exponents grows by.
+
+    Examples
+    --------
+    >>> def step(rule, thresholds, own, work, score, squared, lo, hi, now):
+    ...     nudge(thresholds, now.before, 0, -1.0)  # the first threshold rises by 1
+    ...     work.alpha[0] = 0.0
+    ...     return 1, True
+    """
     geometry, n, mean_n, cut, shift = thresholds
     n[i] += tau
     if mean_n.shape[0] > 0:
@@ -356,13 +375,23 @@ mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shif
 # finite exactly when all of them are.
 
 
-squared_length = on_type(
-    {
-        nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
-        nouns.Likelihood: lambda rule, rows, t: square(rows, t),
-    },
-    default=lambda rule, rows, t: 0.0,
-)
+def _length(rule, rows, t):
+    return square(rows, t)
+
+
+LENGTHS = {
+    nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+    nouns.PassiveAggressive: _length,
+    nouns.Likelihood: _length,
+}
+squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
+
+
+def add_rule(rule: type, step: Any, *, needs_length: bool) -> None:
+    """Let the loop learn by a rule that is not of this package."""
+    STEPS[rule] = step
+    if needs_length:
+        LENGTHS[rule] = _length
 
 
 def _measure_one(rule, rows, t, w, scores):
@@ -493,6 +522,57 @@ def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
+MOST_SEARCHED = 100  # steps of a search that a dozen finish
+DIGITS = 1e-14  # what rounding leaves of a difference, relative to its terms
+
+
+def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi, now):
+    # Least |w' - w|^2 / 2 + |theta' - theta|^2 / 2 + C (sum of xi or xi^2), with margins of 1 - xi.
+    # So w' = w + s x and theta'_i = theta_i - z_i lambda_i(s), where s = sum of z_i lambda_i(s).
+    # The right side falls in s, and is straight between kinks: Newton's method, between bounds.
+    cut = thresholds.cut
+    if ((cut[lo] + 1.0 <= score) & (score + 1.0 <= cut[hi + 1])) | (now.weight == 0.0):
+        return 0, False
+    C = now.weight * rule.C
+    most = inf if rule.squared else C
+    share = 1.0 / (1.0 + 0.5 / C) if rule.squared else 1.0
+    s, low, high = 0.0, -inf, inf
+    for _ in range(MOST_SEARCHED):
+        gap, slope, size = s, 1.0, abs(s)
+        for i in range(thresholds.n.shape[0]):
+            missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
+            if missing > 0.0:
+                gap -= z * share * min(missing, most)
+                size += share * min(missing, most)
+                slope += share * squared * (missing < most)
+        if abs(gap) <= DIGITS * size or s - gap / slope == s:
+            break
+        low, high = (low, s) if gap > 0.0 else (s, high)
+        s -= gap / slope
+        if not low < s < high:
+            s = 0.5 * (low + high)
+    violated = 0
+    work.alpha[0] = 0.0
+    for i in range(thresholds.n.shape[0]):
+        missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
+        if missing > 0.0:
+            tau = z * share * min(missing, most)
+            nudge(thresholds, now.before, i, tau)
+            work.alpha[0] += tau
+            violated += 1
+    return violated, True
+
+
+@part_of_loop
+def missing_margin(score, threshold, i, lo, hi):
+    """Return what a constraint lacks of a margin of 1, and the side that the label asks for."""
+    if i < lo:
+        return 1.0 - (score - threshold), 1.0
+    if i >= hi:
+        return 1.0 + (score - threshold), -1.0
+    return -1.0, 0.0
+
+
 def _step_least_squares(rule, thresholds, own, work, score, squared, lo, hi, now):
     residual = min(max(score, lo + 1.0), hi + 1.0) - score
     # Even if the score is outside 1..K.
@@ -522,18 +602,6 @@ def _evidence(rule, memory):
 own_parts = on_type({nouns.Likelihood: _evidence}, default=lambda rule, memory: None)
 
 
-def _changes_its_range(rule, size, n_classes, lo, hi):
-    if lo < hi:
-        return range_offset(n_classes, lo, hi), hi - lo + 1
-    return 0, 0
-
-
-# Which numbers of the last part of a memory, of this size, a row changes: the first, and how many.
-changes = on_type(
-    {nouns.Likelihood: _changes_its_range}, default=lambda rule, size, n_classes, lo, hi: (0, size)
-)
-
-
 # A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
 ROUNDING = 1e-9
 
@@ -542,30 +610,24 @@ ROUNDING = 1e-9
 # classes lo..hi and their thresholds are looked at, as if q were less by that constant.
 
 
-@part_of_loop
-def spare_rows(work):
-    """Return the rule's working space: `above`, `q`, `tau`; `shares` and `given` of offsets."""
-    spare = work.spare
-    return spare[0], spare[1], spare[2], spare[3], spare[4]
-
-
-@part_of_loop
-def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
-    """Write the gradient by the thresholds of lo..hi to tau; return the one by the score.
-
-    Both are of log sum_y q_y P(y). The row is counted, with its weight in the evidence.
-    """
-    K = cut.shape[0] - 1
-    above, q, tau, shares, given = spare_rows(work)
+def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
+    cut, c, K = thresholds.cut, now.weight, thresholds.cut.shape[0] - 1
+    numbers, places = own
+    size, slopes = places[SIZE], places[SLOPES]
+    numbers[size] += c * squared
+    numbers[size + 1] += c
+    numbers[places[SEEN]] += 1.0
+    # The gradient of log sum_y q_y P(y): tau by the thresholds of lo..hi, a by the score.
+    above, q, tau, _, _, _, _ = spare_rows(work)
     below = work.cut  # free during a step: only `note` uses it
     outside = 0.0
     if rule.noise > 0.0:
-        outside = rule.noise * (1.0 - 1.0 / sqrt(1.0 + t / 1000.0))
+        outside = rule.noise * (1.0 - 1.0 / sqrt(1.0 + now.number / 1000.0))
     for k in range(hi - lo + 2):
         above[k], below[k] = sides(score, cut[np.uintp(lo + k)])
     for k in range(hi - lo + 1):
         tau[k] = max(LEAST, between(above[k], below[k], above[k + 1], below[k + 1]))
-    learn_label(rule, evidence, lo, hi, K, t, weight, tau, q, shares, given)
+    learn_label(rule, own, lo, hi, K, now, tau, work)
     whole = outside
     a = 0.0
     for k in range(hi - lo + 1):
@@ -573,30 +635,18 @@ def climb(rule, score, cut, lo, hi, t, weight, evidence, work):
         whole += part
         a += part * (below[k] - above[k + 1])
     whole = 1.0 / whole
+    a *= whole  # within -1..1, even between equal thresholds
+    squares = 0.0
     before = outside
     for k in range(hi - lo + 2):
         after = q[k] if k <= hi - lo else outside
         slope = above[k] * below[k] * (after - before) * whole
         tau[k] = min(2.0, max(-2.0, slope))  # unbounded between equal thresholds
+        squares += tau[k] * tau[k]
         before = after
-    return a * whole  # within -1..1, even there
-
-
-def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
-    cut, c = thresholds.cut, now.weight
-    _, _, tau, _, _ = spare_rows(work)
-    K = cut.shape[0] - 1
-    a = climb(rule, score, cut, lo, hi, now.number, c * now.omega, own, work)
     if abs(a) < ROUNDING:
         a = 0.0
     # Steps shrink with the gradients so far, and do not depend on the scale of x or of weights.
-    squares = 0.0
-    for k in range(hi - lo + 2):
-        squares += tau[k] * tau[k]
-    numbers, places = own
-    size, slopes = places[SIZE], places[SLOPES]
-    numbers[size] += c * squared
-    numbers[size + 1] += c
     numbers[slopes] += c * a * (c * a)
     numbers[slopes + 1] += c * c * squares / max(K - 1, 1)
     alpha = work.alpha
@@ -622,14 +672,14 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
-step = on_type(
-    {
-        nouns.Pril: _step_pril,
-        nouns.LeastSquares: _step_least_squares,
-        nouns.Multiclass: _step_multiclass,
-        nouns.Likelihood: _step_likelihood,
-    }
-)
+STEPS = {
+    nouns.Pril: _step_pril,
+    nouns.LeastSquares: _step_least_squares,
+    nouns.PassiveAggressive: _step_passive_aggressive,
+    nouns.Multiclass: _step_multiclass,
+    nouns.Likelihood: _step_likelihood,
+}
+step = on_type(STEPS)
 
 
 # How much the iterate of round t weighs in the mean.
@@ -755,7 +805,7 @@ NO_ORDER.flags.writeable = False
 
 
 lay_out = inserted(nouns.lay_out)
-N_SPARE = 5
+N_SPARE = 7
 
 
 class Desk(NamedTuple):
@@ -862,16 +912,8 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
     row.label[0, 0] = lo
     row.label[0, 1] = hi
     model = set_up(rule, geometry, memory, desk)
-    start = integers[integers.shape[0] - 2]  # of the last part
-    n_classes = model.thresholds.cut.shape[0] - 1
-    first, count = changes(rule, numbers.shape[0] - start, n_classes, lo, hi)
-    if growth is not None:
-        first, count = 0, numbers.shape[0] - start  # a half-life may divide them all
-    first += start
-    most, rest = numbers[:start], numbers[first : first + count]
-    old_most, old_rest = row.kept[:start], row.kept[first : first + count]
-    copy_values(most, old_most)
-    copy_values(rest, old_rest)
+    old = row.kept[: numbers.shape[0]]
+    copy_values(numbers, old)
     rounds, mistakes, updates, lattice = integers[0], integers[1], integers[2], integers[LATTICE]
     if growth is None:
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, None)
@@ -883,11 +925,10 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         extras = nouns.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
-        if is_bounded(most) and is_bounded(rest):
+        if is_bounded(numbers):
             return -1
         bad = 1
-    copy_values(old_most, most)
-    copy_values(old_rest, rest)
+    copy_values(old, numbers)
     integers[0], integers[1], integers[2], integers[LATTICE] = rounds, mistakes, updates, lattice
     return bad
 

@@ -52,9 +52,10 @@ class Layout(NamedTuple):
 
     def integers(self) -> Array:
         """Return the integers of an empty memory."""
-        places = self.places()
-        fading = places[nouns.N_COMMON + sum(part.fades for part in self.own)]
-        return np.array([0, 0, 0, 0, self.n_scores, fading, *places])
+        places, times = self.places(), [part.time for part in self.own]
+        fading = nouns.N_COMMON + times.count("fades")
+        growing = fading + times.count("grows")
+        return np.array([0, 0, 0, 0, self.n_scores, places[fading], places[growing], *places])
 
 
 class Memory:

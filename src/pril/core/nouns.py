@@ -71,7 +71,7 @@ class State(NamedTuple):
     shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
     clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
     fading: Any  # the numbers of the rule's own parts that fade with a half-life
-    growing: Any  # and the others, which are weighted as the iterates are
+    growing: Any  # those that are weighted as the iterates are; others neither fade nor grow
     counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
     lattice: Any  # (1,), whether n holds integers, which keeps the thresholds in order
 
@@ -79,9 +79,9 @@ class State(NamedTuple):
 class Arrays(NamedTuple):
     """What a linear learner has learned, as compiled code takes it. `memory.py` lays it out.
 
-    The integers are three counts, `lattice`, the number of scores, where the numbers that fade end;
-    then where each part begins, the first ones of `State` and then the rule's own, and where the
-    last one ends.
+    The integers are three counts, `lattice`, the number of scores, where the numbers that fade end,
+    and those that grow; then where each part begins, the first ones of `State` and then the rule's
+    own, and where the last one ends.
     """
 
     weights: Any  # (scores or twice as many, features + 1), `u` and below it `mean_u`
@@ -89,14 +89,14 @@ class Arrays(NamedTuple):
     integers: Any
 
 
-LATTICE, N_SCORES, FADING, PLACES = 3, 4, 5, 6
+LATTICE, N_SCORES, FADING, GROWING, PLACES = 3, 4, 5, 6, 7
 N_COMMON = 6  # parts that every memory has
 
 
 def lay_out(memory: Arrays) -> State:
     """Return the state of a memory, compiled or not."""
     weights, numbers, integers = memory
-    n_scores, fading = integers[N_SCORES], integers[FADING]
+    n_scores, fading, growing = integers[N_SCORES], integers[FADING], integers[GROWING]
     n, mean_n, shift = integers[PLACES + 2], integers[PLACES + 3], integers[PLACES + 4]
     clock, own = integers[PLACES + 5], integers[PLACES + N_COMMON]
     return State(
@@ -107,7 +107,7 @@ def lay_out(memory: Arrays) -> State:
         shift=numbers[shift:clock],
         clock=numbers[clock:own],
         fading=numbers[own:fading],
-        growing=numbers[fading:],
+        growing=numbers[fading:growing],
         counts=integers[:LATTICE],
         lattice=integers[LATTICE : LATTICE + 1],
     )
@@ -165,10 +165,15 @@ def positive_part(geometry: Curved, u: float, shift: float) -> float:
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
 
 AUTO, RANDOM, ALWAYS = 0, 1, 2  # when `Likelihood` uses offsets
-PULL = 10.0  # rows by which the shares of offsets are pulled towards symmetry
-LEAST = 1e-12  # probability of a class in a gradient
+# What `fit` chose, for rows to come: nothing, so that their evidence decides; a mechanism; a table.
+OPEN, AT_RANDOM, BY_OFFSETS, BY_TABLE = 0, 1, 2, 3
+LEAST = 1e-12  # probability of a class in a gradient, and share of an offset
 MOST_MISSING_BY_ROW = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
 BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
+# The prior of phi, the logits of the shares of offsets. Widths are normal: odds of 150 to 1 are
+# within a standard deviation. Directions have pseudo-rows up, and as many down; fewer where exact
+# labels show them.
+WIDTH_SPREAD, DIRECTION_ROWS = 5.0, 20.0
 
 
 class Pril(NamedTuple):
@@ -194,6 +199,13 @@ class Multiclass(NamedTuple):
     label: int = 0
 
 
+class PassiveAggressive(NamedTuple):
+    """The least change after which every constraint holds by a margin of 1, or nearly so."""
+
+    C: float  # the price of what is missing from the margin; inf: nothing may be missing
+    squared: bool  # whether the square is paid for
+
+
 class Likelihood(NamedTuple):
     """A gradient step on -log P(interval | score) in the ordered logit model."""
 
@@ -214,35 +226,41 @@ def per_class(n_classes: int) -> int:
     return n_classes
 
 
-def per_range(n_classes: int) -> int:
-    """Return how many numbers a part has that has one for each range and class in it."""
-    return n_classes * (n_classes + 1) * (n_classes + 2) // 6 - n_classes
+def per_kind(n_classes: int) -> int:
+    """Return how many numbers a part has that has one for each label of up to three classes."""
+    return 2 * n_classes - 1 + max(0, n_classes - 2)
+
+
+def per_cell(n_classes: int) -> int:
+    """Return how many numbers a part has that has three for each of these labels."""
+    return 3 * per_kind(n_classes)
 
 
 class Part(NamedTuple):
     """A part of what a rule learns beside the model."""
 
     name: str
-    size: int | Callable[[int], int]  # how many numbers; `per_class`, `per_range`: by classes
-    fades: bool = False  # with a half-life; otherwise it is weighted as the iterates are
+    size: int | Callable[[int], int]  # how many numbers, perhaps by the number of classes
+    time: str  # "fades" with a half-life; "grows": weighted as the iterates are; or "stays"
     signed: bool = False  # whether it may be negative
 
 
-# Parts that fade come first. If a row changes only some numbers of a large part, that part is the
-# last, and `changes` says which.
+# Parts that fade come first, then those that grow.
 OWN_PARTS: dict[type, tuple[Part, ...]] = {
     Likelihood: (
-        Part("size", 2, fades=True),  # sums of c |x|^2 and c, for rows of weight c
-        Part("slopes", 2, fades=True),  # sums of (c a)^2 and mean (c tau)^2
-        Part("seen", 1, fades=True),  # rows with a label
-        Part("exact", per_class, fades=True),  # rows with this exact label
-        Part("total", per_class),  # weight of the rows that are probably of this class
+        Part("size", 2, "fades"),  # sums of c |x|^2 and c, for rows of weight c
+        Part("slopes", 2, "fades"),  # sums of (c a)^2 and mean (c tau)^2
+        Part("turns", 4, "fades"),  # sums of (c g)^2, g the gradient by each of `phi`
+        Part("seen", 1, "fades"),  # rows with a label
         # Weight of all labels, of narrow ranges, of wider ones; of overlaps, of missing ranges.
-        Part("labels", 5),
-        Part("offsets", 5),  # weight of the rows that probably have each of the offsets
-        Part("at_random", per_class),  # weight of the classes, if ranges were given at random
-        Part("advantage", 1, signed=True),  # log-likelihood of offsets, less that of "at random"
-        Part("ranges", per_range),  # the share of each range in `total`
+        Part("labels", 5, "grows"),
+        Part("kinds", per_kind, "grows"),  # weight of each class, pair and triple of classes
+        Part("at_random", per_class, "grows"),  # of classes, if narrow ranges were given at random
+        # The log-likelihood of offsets, less that of "at random".
+        Part("advantage", 1, "grows", signed=True),
+        Part("phi", 4, "stays", signed=True),  # logits of the shares of offsets
+        Part("chosen", 1, "stays"),  # OPEN, AT_RANDOM, BY_OFFSETS or BY_TABLE
+        Part("table", per_cell, "stays"),  # P(label | class) for the classes of each of `kinds`
     ),
 }
 

@@ -200,6 +200,8 @@ class RowStream:
                 lo, hi, weight = labels[y]
                 if type(x) is dict and len(x) == width:
                     pack(*values(x))
+                elif (type(x) is list or type(x) is tuple) and len(x) == width:
+                    pack(*x)
                 elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
                     self._row[:] = x
                 else:
@@ -332,6 +334,8 @@ class RowStream:
         try:
             if type(x) is dict and len(x) == self._width:
                 self._pack(*self._values(x))
+            elif (type(x) is list or type(x) is tuple) and len(x) == self._width:
+                self._pack(*x)
             elif type(x) is ndarray and x.shape == self._shape and x.dtype is FLOAT64:
                 self._row[:] = x
             else:

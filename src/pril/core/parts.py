@@ -186,27 +186,27 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
     return units
 
 
-class Scale(NamedTuple):
+class FeatureScale(NamedTuple):
     """What the features of a learner are in, by the last step before it."""
 
     unit: str  # of a number: "unit", "standard deviation", or "unit of the scaled column"
     is_centred: bool  # at the mean of its column
 
 
-def scale_of_features(parts: Parts) -> Scale:
+def scale_of_features(parts: Parts) -> FeatureScale:
     """Return the scale of a learner's numbers."""
     from sklearn.preprocessing import StandardScaler
 
     steps = [step for _, step in parts.steps if not hasattr(step, "landmarks_")]
     last: Any = steps[-1] if steps else None
     if isinstance(last, StandardScaler):
-        return Scale("standard deviation" if last.with_std else "unit", bool(last.with_mean))
+        return FeatureScale("standard deviation" if last.with_std else "unit", bool(last.with_mean))
     if hasattr(last, "centre_words"):  # a ColumnEncoder
         is_scaled = last.scale and not last.codes
         unit = "unit of the scaled column" if last.bounded else "standard deviation"
-        return Scale(unit if is_scaled else "unit", is_scaled)
+        return FeatureScale(unit if is_scaled else "unit", is_scaled)
     units = units_of_features(parts.steps, parts.learner.n_features_in_)
-    return Scale("unit" if (units == 1.0).all() else "unit of the scaled column", False)
+    return FeatureScale("unit" if (units == 1.0).all() else "unit of the scaled column", False)
 
 
 def has_all_words(steps: list[tuple[str, Any]]) -> bool:

@@ -26,7 +26,7 @@ OPENING = {
 }
 
 
-class Scale:
+class ClassTexts:
     """The classes, looked up by how people write them."""
 
     def __init__(self, classes: Array) -> None:
@@ -108,17 +108,17 @@ def ranges_among(names: Iterable[str]) -> set[str]:
     """Return the names of classes, found in labels, that read as ranges or bounds.
 
     These are ranges of numbers as `parse` reads them, such as 3-4 or 65+, and ranges of the
-    other names as `Scale` reads them, such as "fair to good".
+    other names as `ClassTexts` reads them, such as "fair to good".
     """
     texts = {name: " ".join(name.split()) for name in names}
-    scale = Scale(np.array(sorted(set(texts.values()) - {""}), dtype=object))
-    return {name for name, text in texts.items() if _is_range(text, scale)}
+    known = ClassTexts(np.array(sorted(set(texts.values()) - {""}), dtype=object))
+    return {name for name, text in texts.items() if _is_range(text, known)}
 
 
-def _is_range(text: str, scale: Scale) -> bool:
+def _is_range(text: str, known: ClassTexts) -> bool:
     if BOUND.fullmatch(text) or (any(map(str.isdecimal, text)) and is_range(text)):
         return True
-    kind, ranks = scale.taken_apart(text)
+    kind, ranks = known.taken_apart(text)
     # "Above average" leaves out "average", so both may be classes, and so may A+ and A.
     is_name = kind in ("above", "below") or text.endswith("+")
     return bool(ranks) and len(set(ranks)) == len(ranks) and not is_name

@@ -56,7 +56,9 @@ class Labels(NamedTuple):
 
     def take(self, rows: Array | slice) -> Labels:
         """Return some of the rows."""
-        return self._replace(values=self.values[rows])
+        numbers = np.arange(len(self.places))[rows] if self.places else ()
+        places = tuple(self.places[t] for t in numbers)
+        return self._replace(values=self.values[rows], places=places)
 
     def seen(self) -> Array:
         """Return the distinct values that occur, ascending."""
@@ -735,6 +737,13 @@ def rank_votes(
         said = f"{shown(votes.cell(t, rater))} is not one of the classes {named(classes)}"
         raise RowError(name, t, f"{place}{said}", votes.place(t))
     return np.where(missing, len(classes), ranks)
+
+
+def zero_among_votes(order: Array) -> str | None:
+    """Return what to say of a 0 that was found among votes, and may be no vote; None without it."""
+    if order.dtype.kind not in "iuf" or len(order) < 3 or order[0] != 0:  # 0 and 1 are no and yes
+        return None
+    return f"0 was taken for a vote, the lowest of {named(order)}; if it is none, leave it out"
 
 
 def between_votes(ranks: Ranks, n_classes: int, trim: float) -> Ranks:

@@ -32,10 +32,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from pril.core import nouns
-from pril.core.arrays import Array
+from pril.core.arrays import Array, named
 from pril.core.links import LINKS
 from pril.core.nouns import Csr, Dense
 from pril.core.rows import batches, n_rows
+from pril.errors import RowError
 
 # How much is rated at once, and stays in the processor's cache.
 CELLS = 1 << 18  # of X
@@ -179,3 +180,12 @@ def exp_of(scores: Array) -> Array:
     """Return E of scores. NumPy computes many exponentials ten times faster than one by one."""
     e: Array = np.clip(scores, -FARTHEST, FARTHEST, dtype=np.float64)
     return np.exp(e, out=e)
+
+
+def check_probabilities(proba: Array, name: str) -> None:
+    """Refuse rows that are not probabilities of classes."""
+    rounding = np.sqrt(np.finfo(proba.dtype if proba.dtype.kind == "f" else np.float64).eps)
+    good = (proba >= -rounding).all(axis=1) & (np.abs(proba.sum(axis=1) - 1.0) <= rounding)
+    if not good.all():
+        t = int(np.argmin(good))
+        raise RowError(name, t, f"{named(proba[t])} are not probabilities that add up to 1")

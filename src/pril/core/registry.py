@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what `pril` exports to type checkers
     from pril.learners.linear import MPRIL as MPRIL
     from pril.learners.linear import PRIL as PRIL
     from pril.learners.linear import MulticlassPerceptron as MulticlassPerceptron
+    from pril.learners.linear import PassiveAggressive as PassiveAggressive
     from pril.learners.linear import PRank as PRank
     from pril.learners.linear import WidrowHoff as WidrowHoff
     from pril.learners.ordered_boosting import OrderedBoosting as OrderedBoosting
@@ -53,6 +54,7 @@ LEARNERS = (
         exports=False,
         mixes=False,
     ),
+    Learner("PassiveAggressive", "pril.learners.linear", "passive-aggressive", step="C"),
     Learner("PRank", "pril.learners.linear", "prank", takes_ranges=False),
     Learner("WidrowHoff", "pril.learners.linear", "widrow-hoff", step="rate"),
     Learner("MulticlassPerceptron", "pril.learners.linear", "perceptron", has_thresholds=False),
@@ -67,5 +69,6 @@ LEARNERS = (
     ),
 )
 BY_COMMAND = {learner.command: learner for learner in LEARNERS}
-RECOMMENDED = ("ordered-logit", "boosting", "pril", "mpril", "kernel")  # all but baselines
+# All but baselines.
+RECOMMENDED = ("ordered-logit", "boosting", "pril", "passive-aggressive", "mpril", "kernel")
 BY_NAME = {learner.name: learner for learner in LEARNERS}

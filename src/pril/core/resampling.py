@@ -7,11 +7,16 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from sklearn.utils import check_random_state
 
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.errors import InputError, RowError
+
+# Standard errors between an estimate and the median of its samples: what is more is not bias, but
+# that samples are few.
+MOST_BIAS = 0.5
 
 
 class Groups(NamedTuple):
@@ -98,13 +103,21 @@ class Bootstrap:
                 drawn = self._rng.choice(len(self.members), size=len(self.members))
                 yield np.concatenate([self.members[k] for k in drawn])
 
-    def interval(self, values: Array) -> Array:
-        """Return the lower and the upper end of the interval of each column.
+    def interval(self, values: Array, estimate: Any) -> Array:
+        """Return the lower and the upper end of the interval of each column, given its estimate.
 
-        NaN are left out; a column of NaN has no interval.
+        They are percentiles, corrected for bias (Efron, 1981): if the median of the samples is
+        above the estimate, as that of weights is of few rows, both ends move down. NaN are left
+        out; a column of NaN has no interval.
         """
-        tail = (1.0 - self.level) / 2.0
-        ends = np.full((2, *values.shape[1:]), np.nan)
-        known = ~np.isnan(values).all(axis=0)
-        ends[:, known] = np.nanquantile(values[:, known], [tail, 1.0 - tail], axis=0)
-        return ends
+        tail = float(ndtri((1.0 + self.level) / 2.0))
+        columns, estimates = values.reshape(len(values), -1).T, np.ravel(estimate)
+        ends = np.full((2, len(columns)), np.nan)
+        for j, (column, middle) in enumerate(zip(columns, estimates, strict=True)):
+            if len(known := column[~np.isnan(column)]):
+                below = np.mean(known < middle) + 0.5 * np.mean(known == middle)
+                shift = 2.0 * np.clip(ndtri(below), -MOST_BIAS, MOST_BIAS)
+                # Of n samples, n + 1 gaps are as likely: so few samples are not too narrow.
+                shares = ndtr(shift + np.array([-tail, tail]))
+                ends[:, j] = np.quantile(known, shares, method="weibull")
+        return ends.reshape(2, *values.shape[1:])

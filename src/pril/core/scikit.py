@@ -6,6 +6,7 @@ They may move in any release: a change shows here first, and `make test` runs th
 from operator import attrgetter, methodcaller
 from typing import Any
 
+import numpy as np
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
@@ -47,8 +48,18 @@ def openmp_threads() -> int:
 
 def validate_data(*arguments: Any, **named: Any) -> Any:
     """Let scikit-learn check X; what it refuses is an error of ours."""
-    with refusing():
-        return _validate_data(*arguments, **named)
+    try:
+        with refusing():
+            return _validate_data(*arguments, **named)
+    except InputError as error:
+        if not str(error).startswith("Expected 2D array"):  # followed by the whole array
+            raise
+    _, X = arguments
+    raise InputError(
+        f"X must have rows and columns, got an array of shape {np.shape(X)}: are X and y swapped? "
+        "Reshape your data with X.reshape(-1, 1) if it has one feature, with X.reshape(1, -1) if "
+        "it is one row"
+    )
 
 
 def column_indices(X: Any, chosen: Any, name: str) -> list[int]:

@@ -75,7 +75,7 @@ def class_weights(
         is_labelled = ranking.is_labelled(intervals)
         kinds, kind = Kinds.of(intervals[is_labelled], len(order))
         rows = np.bincount(kind, np.broadcast_to(counts, len(intervals))[is_labelled])
-        shares = kinds.spread(rows).sum(axis=0)
+        shares = kinds.evenly(rows)
         seen = shares > 1e-9  # a class without rows weighs 1: nothing has its weight
         mean = rows.sum() / len(order)
         return np.where(seen, mean / np.where(seen, shares, 1.0), 1.0)

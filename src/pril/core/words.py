@@ -76,12 +76,18 @@ def column_facts(learned: dict[str, Any]) -> list[tuple[str, str]]:
     if trim is not None:
         left_out = f", {trim:g} of them left out at each end" if trim else ""
         labels = [f"votes of {some_of(labels)}{left_out}"]
+    edges = []
+    if mark := learned["labels"].get("spelling", {}).get("thousands"):
+        edges = [f"{edge:.15g}" for edge in learned["labels"]["edges"]]
+        edges[-1] += f" (read with {mark!r} between thousands)"
     names = {
         "labels": labels,
+        "edges": edges,
         "groups": [*filter(None, [learned.get("options", {}).get("groups")])],
         "numbers": columns["numbers"],
         "words": [f"{name} ({count(n, 'word')})" for name, n in columns["words"].items()],
         "ignored": [f"{name} ({reason})" for name, reason in columns["ignored"].items()],
+        "folders": [f"{name} (a column named by folders)" for name in learned.get("folders", ())],
     }
     facts = [("read", f"{count(learned['rows'], 'row')} of {learned['table']}")]
     return [*facts, *((kind, some_of(some)) for kind, some in names.items() if some)]

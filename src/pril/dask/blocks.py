@@ -327,6 +327,7 @@ def count_hits(model: Any, block: Any, b: int) -> Any:
         labels = ranking.read(y)
         ranking.check_length(labels.values, range(X.shape[0]))
         rows = int(labels.labelled().sum())
+        # The share is a quotient of whole numbers below 2^53: rounding finds the hits again.
         return np.array([round(model.score(X, labels) * rows) if rows else 0, rows])
 
 

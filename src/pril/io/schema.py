@@ -213,6 +213,14 @@ LEARNED: dict[str, Any] = {
     "learned_with_": dict[str, Any],
     "memory_": Any,  # which `Memory.of` checks against the layout
 }
+CHOICE = {
+    "mechanism": Literal["random", "offsets"],
+    "phi": Numbers("phi"),
+    "target": Numbers("target", low=0),
+    "evidence": Number | None,
+    "ends": Numbers("kinds ends", dtypes="int64", low=0),
+    "by_kind": Numbers("kinds", low=0),
+}
 MAXIMUM = {
     "converged": bool,
     "loglik": Number,
@@ -222,12 +230,13 @@ MAXIMUM = {
     "means": Numbers("features"),
     "covariance": Numbers("parameters parameters"),
     "unused": Numbers("unused", dtypes="int64", low=0),
-    "mechanism": Literal["random", "offsets"],
-    "phi": Numbers("phi"),
-    "target": Numbers("target", low=0),
-    "evidence": Number | None,
-    "ends": Numbers("kinds ends", dtypes="int64", low=0),
-    "by_kind": Numbers("kinds", low=0),
+    **CHOICE,
+    "sampled": bool,
+    "has_prior": bool,
+    "aliases": Numbers("unused features"),
+    "unbounded": Numbers("directions numbers"),
+    "growing": Numbers("growing", dtypes="int64", low=0),
+    "separated": Numbers("separated ends", dtypes="int64", low=0),
 }
 SUPPORT = {
     "rows": RowArray(positions=True),
@@ -316,16 +325,6 @@ FOREST = {
     "end": Numbers("splits", dtypes="int32", low=0),
     "leaf": Numbers("leaves"),
     "words": Numbers("words", dtypes="uint32"),
-}
-
-
-CHOICE = {
-    "mechanism": Literal["random", "offsets"],
-    "phi": Numbers("phi"),
-    "target": Numbers("target", low=0),
-    "evidence": Number | None,
-    "ends": Numbers("kinds ends", dtypes="int64", low=0),
-    "by_kind": Numbers("kinds", low=0),
 }
 
 

@@ -24,7 +24,7 @@ from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear_engine import LinearEngine, Ratings
 from pril.core.one_row import RowStream
 from pril.core.recent_errors import RecentErrors
-from pril.core.scikit import Interval
+from pril.core.scikit import Interval, StrOptions
 
 
 class LinearMixin(ABC):
@@ -256,6 +256,94 @@ class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
 
     def _geometry(self) -> nouns.Curved:
         return nouns.Curved(float(self.rate), bool(self.signed))
+
+
+class PassiveAggressive(LinearMixin, ThresholdMixin, OnlineClassifier):
+    """Passive-aggressive learning from ranges, the successor of `PRIL`.
+
+    Where `PRIL` moves all violated constraints by one, this makes the least change of the model
+    after which the row is right by a margin of 1: of all w' and theta', it takes those with the
+    least
+
+        ``|w' - w|^2 / 2 + |theta' - theta|^2 / 2 + C sum_i xi_i``
+
+    where ``xi_i >= 0`` is what the constraint of threshold i lacks of its margin. The thresholds
+    keep their order.
+
+    Parameters
+    ----------
+    %(classes class_weight max_iter shuffle random_state average half_life)
+    C : float, default=1.0
+        The price of what a row lacks of its margin: the smaller, the less one row changes the
+        model. With infinity, every row is right after its round. The weight of a row multiplies C.
+    loss : {"hinge", "squared_hinge"}, default="hinge"
+        Whether xi or its square is paid for: the variants PA-I and PA-II.
+    %(tol n_iter_no_change)
+
+    Attributes
+    ----------
+    %(classes_ order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_ n_iter_ t_)
+    %(n_mistakes_ n_updates_)
+
+    See Also
+    --------
+    PRIL : Steps of one size.
+
+    Notes
+    -----
+    It is better than `PRIL` without an average; the means of both are about equally good.
+
+    References
+    ----------
+    N. Manwani and M. Chandra, "Exact Passive-Aggressive Algorithms for Ordinal Regression Using
+    Interval Labels", IEEE Transactions on Neural Networks and Learning Systems, 2020.
+
+    Examples
+    --------
+    >>> from pril import PassiveAggressive
+    >>> X = [[-2.5], [-1.5], [-0.5], [0.5], [1.5], [2.5]]
+    >>> y = [(1, 1), (1, 2), (2, 2), (2, 2), (2, 3), (3, None)]
+    >>> model = PassiveAggressive(classes=[1, 2, 3], random_state=0).fit(X, y)
+    >>> model.predict([[-3.0], [0.0], [3.0]])
+    array([1, 2, 3])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **SHARED_CONSTRAINTS,
+        "C": [Interval(Real, 0, None, closed="right")],  # may be infinite
+        "loss": [StrOptions({"hinge", "squared_hinge"})],
+    }
+    _traits: ClassVar[dict[str, Any]] = {"whole_steps": False}
+
+    def __init__(
+        self,
+        *,
+        classes: ArrayLike | None = None,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        max_iter: int = 10,
+        shuffle: bool = True,
+        random_state: Any = None,
+        average: bool = True,
+        half_life: float | None = None,
+        C: float = 1.0,
+        loss: Literal["hinge", "squared_hinge"] = "hinge",
+        tol: float | None = None,
+        n_iter_no_change: int = 3,
+    ) -> None:
+        self.classes = classes
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.average = average
+        self.half_life = half_life
+        self.C = C
+        self.loss = loss
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+
+    def _rule(self) -> nouns.PassiveAggressive:
+        return nouns.PassiveAggressive(float(self.C), self.loss == "squared_hinge")
 
 
 class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):

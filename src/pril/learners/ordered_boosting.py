@@ -93,15 +93,14 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     n_iter_no_change : int, default=20
         Stop when the held-out loss has not improved for this many rounds. The best round is kept.
     trust : float, default=30.0
-        How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is what `coarsening` assumes.
+        How many exact labels it takes until the assumption that raters go up as often as down
+        counts half, and rows of a class until what they show counts as much as `coarsening`.
     coarsening : {"auto", "random", "offsets"}, default="auto"
         What to assume of ranges as far as exact labels do not show it. "random": each class of a
         range is given that range equally often. "offsets": raters add classes below and above the
         true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
-        label needs to be exact. "auto": what predicts held-out labels better; at random if most
-        ranges have more than three classes, or if ranges are the brackets of a questionnaire or of
-        several: those do not overlap, or do not move with the class.
+        label needs to be exact. "auto": what has the larger marginal likelihood of the labels,
+        given held-out scores.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which features are categorical: columns of a DataFrame that have strings or a categorical
         dtype ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories
@@ -130,15 +129,15 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted. Columns of probabilities and margins are in this order.
     order_ : ndarray of shape (n_classes,)
-        The classes, lowest first; at most 64.
+        The classes, lowest first.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Thresholds between neighbouring classes, ascending.
     n_iter_ : int
         Rounds that were kept.
     coarsening_ : Coarsening
-        How classes became ranges: `mechanism`, "random", "symmetric" or "offsets"; `shares` of the
+        How classes became labels: `mechanism`, "random", "offsets" or "free"; `shares` of the
         offsets; `evidence` for them; and `table`, the share of the rows of each class that were
-        given each range. Printed, it is a sentence.
+        given each label; they add up to 1. Printed, it is a sentence.
     validation_loss_ : ndarray of shape (n_rounds,)
         Held-out loss after each round, including rounds that were not kept: the mean of ``-log
         P(label)``.

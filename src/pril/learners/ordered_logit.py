@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import learning, nouns
 from pril.core.arrays import Array
 from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
-from pril.core.coarsening import LEAST_OVERLAP, ByRow, Coarsening, Kinds
+from pril.core.coarsening import Coarsening, Kinds
 from pril.core.docs import filled
 from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
 from pril.core.linear_engine import Batch
@@ -28,13 +28,12 @@ from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
+from pril.likelihood.by_row import ByRow
 from pril.likelihood.chosen import Choice
-from pril.likelihood.errors import Errors
-from pril.likelihood.mechanisms import shares_of
+from pril.likelihood.errors import Errors, separated
 from pril.likelihood.rows import Block, InMemory, Rows
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
-MOST_CLASSES = 64  # the counts of ranges grow with their cube
 MOST_PARAMETERS = 200  # whose covariance is kept
 COARSENING = {
     "auto": nouns.AUTO,
@@ -52,19 +51,8 @@ def ages(n: int, half_life: float | None, rows: slice = slice(None)) -> Array:
     return np.exp2((np.arange(first, stop) - (n - 1.0)) / half_life)
 
 
-def refuse_many_classes(name: str, n_classes: int) -> None:
-    """Refuse more classes than a learner can count ranges of."""
-    if n_classes > MOST_CLASSES:
-        raise InputError(
-            f"{name} takes at most {MOST_CLASSES} classes, got {n_classes}: put them into bins, "
-            "for example with pril.labels.from_bounds, or use PRIL",
-            hint="model",
-        )
-
-
 def equal_probabilities(n_classes: int) -> Array:
     """Return the start of the thresholds: equal probabilities for a score of 0."""
-    refuse_many_classes("OrderedLogit", n_classes)
     below = np.arange(1, n_classes)
     return np.log(n_classes - below) - np.log(below)
 
@@ -81,20 +69,21 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     and `stream` learn online: each row is one gradient step. After `fit`, they go on from the
     maximum.
 
-    The learner also learns the coarsening mechanism: how often each class is given as which range.
-    It weights the classes in the likelihood of a range accordingly.
+    The learner also learns the coarsening mechanism: how often each class is given as which label.
+    `fit` maximises one likelihood of weights, thresholds and the mechanism.
 
     Parameters
     ----------
     %(classes class_weight)
     alpha : float, default=0.3
-        Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and half
-        of ``alpha`` rows of each class at the mean of the features, so that no class vanishes. As
-        far as exact labels do not show which classes are behind ranges, 30 rows also draw the
-        shares of classes towards those that they have if each range is divided evenly. 0: no
-        penalty, maximum likelihood.
+        Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and alpha
+        rows, divided among the classes, at the mean of the features, so that no class vanishes.
+        With 0 and ``coarsening="random"`` there is no prior: `fit` is maximum likelihood. Where a
+        mechanism is learned, 30 rows draw the shares of classes towards those that they have if
+        each range is divided evenly, whatever alpha is.
     max_iter : int, default=100
-        Largest number of steps in `fit`.
+        Largest number of steps of a search in `fit`, which makes some searches to choose how classes
+        become ranges.
     random_state : int, RandomState instance or None, default=None
         Not used: `fit` is deterministic.
     average : bool, default=True
@@ -108,8 +97,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     cut_rate : float, default=2.0
         Step size of the thresholds in streams.
     trust : float, default=30.0
-        How many exact labels of a class it takes until what they show about ranges counts half.
-        The other half is what `coarsening` says.
+        How many exact labels it takes until the assumption that raters go up as often as down
+        counts half. In `fit`, how many of a class it takes until what they show about its ranges
+        counts as much as what `coarsening` says.
     noise : float, default=0.0
         In streams, relative probability of a label that does not contain the true class, between 0
         and 1.
@@ -117,10 +107,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         What is assumed about ranges beyond what exact labels show. "random": each class of a range
         is given it equally often. "offsets": raters shade alike at every class, so that a range of
         up to three classes begins and ends that many classes below and above the true one with
-        probabilities that all classes share; wider ranges are at random. "auto": what makes labels
-        of rows that are held out more likely; offsets only if ranges overlap and move with the
-        class, unlike the brackets of questionnaires, and at least half of them have up to three
-        classes. A stream judges by each row before it is learned.
+        probabilities that all classes share; wider ranges are at random. "auto": what has the
+        larger marginal likelihood of the labels. Where there are as many exact labels as cells of
+        the table P(label | class), the table is freed, if that makes labels more likely. A stream
+        judges by each row before it is learned; after `fit`, it goes on with what `fit` chose.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
@@ -135,26 +125,28 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The classes, sorted; at most 64. Columns of probabilities and margins are in this order.
+        The classes, sorted. Columns of probabilities and margins are in this order.
     %(order_ coef_ thresholds_ intercept_ n_features_in_ feature_names_in_)
     n_iter_ : int
-        Steps that `fit` took; not set by `partial_fit`.
+        Steps that `fit` took, those to choose a mechanism included; not set by `partial_fit`.
     converged_ : bool
-        Whether `fit` found the maximum in `max_iter` steps; not set by `partial_fit`.
+        Whether `fit` found the maximum in `max_iter` steps; False where there is none, because
+        features separate labels. Not set by `partial_fit`.
     loglik_ : float
         Log-likelihood of the labels at the maximum, without the penalty; not set by `partial_fit`.
     covariance_ : ndarray of shape (n_features + n_classes - 1, n_features + n_classes - 1)
-        Covariance of the weights and thresholds that `fit` found, see :func:`pril.inference.infer`.
-        It is not there after `partial_fit`, for more than 200 weights and thresholds, or if the
-        labels do not determine how classes become ranges.
+        Covariance of the weights and thresholds that `fit` found, zero for those that rows do not
+        determine. It is robust if weights of rows are not whole numbers, see
+        :func:`pril.inference.infer`. It is not there after `partial_fit`, or for more than 200
+        weights and thresholds.
     feature_means_ : ndarray of shape (n_features,)
         Mean of each feature over the rows of `fit`; zeros before it.
     %(t_)
     coarsening_ : Coarsening
-        How classes become ranges, as the labels so far show it: `mechanism` ("random" or
-        "offsets"), `shares` of the offsets, `evidence`, by how much offsets predicted the labels
-        better than "random" did, as a difference of log-likelihoods, and `table`, the share of the
-        rows of each class that were given each range. Printed, it is a sentence.
+        How classes become labels, as `fit` chose it, or a stream so far: `mechanism` ("random",
+        "offsets" or "free"), `shares` of the offsets, `evidence` for offsets over "random", and
+        `table`, the share of the rows of each class that are given each label; exact labels
+        included, they add up to 1. Printed, it is a sentence.
     n_mistakes_ : int
         Rounds of streams in which the score was on the wrong side of a threshold.
     %(n_updates_)
@@ -181,7 +173,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     D. F. Heitjan and D. B. Rubin, "Ignorability and coarse data", 1991 (coarsening mechanisms).
 
     B. W. Turnbull, "The empirical distribution function with arbitrarily grouped, censored and
-    truncated data", 1976 (the classes behind ranges at random).
+    truncated data", 1976 (how often ranges at random occur).
 
     J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods", 2011 (the steps of streams).
 
@@ -390,27 +382,44 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         rows : Rows
             What it was found for.
         """
-        maximum, mechanism = found.maximum, found.problem.mechanism
-        if not maximum.converged:
-            warnings.warn(
-                f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
-                "features, for example with StandardScaler",
-                ConvergenceWarning,
-                stacklevel=3,
+        maximum, mechanism, errors = found.maximum, found.problem.mechanism, Errors(found)
+        n_numbers, is_sampled = errors.shown.shape[0], rows.moments.uneven > 0.0
+        separation = errors.separation
+        is_separated = len(separation.directions) > 0
+        reason = (
+            f"no maximum was found in max_iter={self.max_iter} steps: raise it, or scale the "
+            "features, for example with StandardScaler"
+        )
+        if is_separated:
+            reason = "no maximum exists: " + separated(
+                [*getattr(self, "feature_names_in_", range(self.n_features_in_))],
+                separation.features,
+                self.order_,
+                rows.kinds.ends[separation.kinds],
             )
-        errors, n_numbers = Errors(found), self.n_features_in_ + len(self.order_) - 1
-        is_small = errors.is_dense and n_numbers <= MOST_PARAMETERS
+            reason += "; set alpha above 0, or leave out or join what separates them"
+        if is_separated or not maximum.converged:
+            warnings.warn(reason, ConvergenceWarning, stacklevel=3)
+        covariance = np.empty((0, 0))
+        if errors.is_dense and n_numbers <= MOST_PARAMETERS:
+            covariance = errors.covariance(errors.squares(rows) if is_sampled else None)
         self.n_iter_ = maximum.n_iter + found.n_steps
         self.maximum_ = {
-            "converged": maximum.converged,
+            "converged": maximum.converged and not is_separated,
             "loglik": found.loglik,
             "rows": rows.n_rows,
             "weight": float(rows.weights.sum()),
-            "parameters": found.n_parameters,
+            "parameters": errors.n_parameters,
             "means": rows.moments.mean,
-            "covariance": errors.covariance() if is_small else np.empty((0, 0)),
+            "covariance": covariance,
             "unused": np.flatnonzero(found.problem.frame.scale == 0.0),
-            **Choice.of(mechanism, found.phi, found.gained, rows.weights)._asdict(),
+            **Choice.of(mechanism, found.phi, found.gained, rows.kinds, rows.weights)._asdict(),
+            "sampled": is_sampled,
+            "has_prior": found.problem.priors.classes is not None,
+            "aliases": errors.aliases,
+            "unbounded": separation.directions @ errors.shown.T.toarray(),
+            "growing": separation.features,
+            "separated": rows.kinds.ends[separation.kinds],
         }
         self.memory_ = self._memory_at(found, rows)
 
@@ -422,7 +431,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     @property
     def converged_(self) -> bool:
-        """Whether `fit` found the maximum in `max_iter` steps."""
+        """Whether `fit` found the maximum in `max_iter` steps; not where there is none."""
         return bool(self._found("converged"))
 
     @property
@@ -441,15 +450,19 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """Covariance of the weights and thresholds that `fit` found."""
         covariance: Array = self._found("covariance")
         if len(covariance) == 0:
+            n = self.n_features_in_ + len(self.order_) - 1
             raise AttributeError(
-                f"covariance_ is kept for at most {MOST_PARAMETERS} weights and thresholds: "
-                "pril.inference.infer(model, X, y) finds it"
+                f"covariance_ is kept for at most {MOST_PARAMETERS} weights and thresholds, and "
+                f"there are {n:,}"
             )
-        return covariance
+        move = np.eye(len(covariance))
+        known = np.diagonal(covariance)[self.n_features_in_ :] > 0.0
+        move[self.n_features_in_ :, : self.n_features_in_] = np.outer(known, self.feature_means_)
+        return move @ covariance @ move.T
 
     def _memory_at(self, found: fitting.Fit, rows: Rows) -> Memory:
         """Return the memory of a stream that has seen these rows and is at the maximum."""
-        memory, kinds = self.engine.blank(self.n_features_in_, len(self.order_)), rows.kinds
+        memory = self.engine.blank(self.n_features_in_, len(self.order_))
         parts, moments = memory.parts(), rows.moments
         n = rows.n_rows
         seen = clock = 0.0
@@ -457,7 +470,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             age = ages(n, self.half_life, some)
             seen += float(age.sum())
             clock += float(age @ np.arange(some.start + 1.0, some.stop + 1.0))
-        each = clock / seen  # what a row weighs in the mean
         parts["u"][0, :-1], parts["n"][:] = found.w, self.median - found.theta
         parts["clock"][0], memory.counts[0] = clock, n
         parts["size"][:] = (
@@ -466,32 +478,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         )
         parts["slopes"][:] = found.maximum.sums.squares / [1.0, max(len(self.order_) - 1, 1)]
         parts["seen"][:] = seen
-        exact = np.bincount(
-            kinds.ends[kinds.exact, 0], rows.moments.rows[kinds.exact], kinds.n_classes
-        )
-        parts["exact"][:] = exact * (seen / n)
-        counts = kinds.spread(rows.weights)
-        parts["total"][:] = each * counts.sum(axis=0)
-        ranges = np.where(kinds.exact, 0.0, rows.weights)
-        narrow, wide = ranges[kinds.narrow].sum(), ranges[kinds.wide].sum()
-        by_offsets = found.problem.mechanism.name == "offsets"
-        overlap = max(kinds.overlap(ranges), LEAST_OVERLAP if by_offsets else 0.0)
-        missing = 0.0 if by_offsets else narrow  # of the ranges that offsets would make
-        labels = [rows.weights.sum(), narrow, wide, overlap * narrow, missing]
-        parts["labels"][:] = each * np.array(labels)
-        if by_offsets:
-            parts["offsets"][:] = (
-                each * narrow * (shares_of(found.phi) if len(found.phi) == 4 else 0.2)
-            )
-        evenly = kinds.spread(ranges)[kinds.narrow].sum(axis=0)
-        parts["at_random"][:] = each * evenly
-        if found.gained is not None:
-            limit = np.inf if by_offsets else -nouns.BENEFIT
-            parts["advantage"][:] = each * min(found.gained, limit)
-        place = dict(zip(map(tuple, kinds.ends.tolist()), counts, strict=True))
-        for (low, high), cells in self._counted(memory).ranges().items():
-            if (low, high) in place:
-                cells[:] = each * place[low, high][low : high + 1]
+        self._counted(memory).hand_over(found, rows, clock / seen)
         return memory
 
     # --- Online ---
@@ -512,13 +499,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """How classes become ranges, as the labels so far show it."""
         check_is_fitted(self)
         if not self._is_at_maximum:
-            counted = self._counted(self.memory_)
-            return Coarsening.of(
-                "offsets" if counted.uses_offsets else "random",
-                counted.shares,
-                None if self.coarsening == "random" else counted.evidence,
-                counted.table(),
-            )
+            return self._counted(self.memory_).coarsening(vars(self).get("maximum_", {}))
         return self.choice.coarsening(len(self.order_))
 
     @property
@@ -533,7 +514,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         return Choice(*(known[name] for name in Choice._fields))
 
     def _counted(self, memory: Memory) -> ByRow:
-        return ByRow(self.coarsening, self.trust, len(self.order_), memory.parts())
+        return ByRow(self.coarsening, len(self.order_), memory.parts())
 
     def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.

@@ -30,11 +30,18 @@ class Choice(NamedTuple):
     by_kind: Array  # their weights
 
     @classmethod
-    def of(cls, mechanism: Mechanism, phi: Array, evidence: float | None, weights: Array) -> Self:
-        """Return what is kept of a mechanism."""
+    def of(
+        cls,
+        mechanism: Mechanism,
+        phi: Array,
+        evidence: float | None,
+        kinds: Kinds,
+        weights: Array,
+    ) -> Self:
+        """Return what is kept of a mechanism; `kinds` are of all classes, also without rows."""
         target = mechanism.target if isinstance(mechanism, Free) else np.empty(0)
         name: Name = "random" if mechanism.name == "random" else "offsets"
-        return cls(name, phi, target, evidence, mechanism.kinds.ends, weights)
+        return cls(name, phi, target, evidence, kinds.ends, weights)
 
     def restored(self, n_classes: int) -> Mechanism:
         """Return the mechanism."""
@@ -58,16 +65,12 @@ class Choice(NamedTuple):
 
     def coarsening(self, n_classes: int) -> Coarsening:
         """Return what a model says of it, of all labels that it may make."""
-        mechanism, kinds, weights = (
-            self.restored(n_classes),
-            Kinds(self.ends, n_classes),
-            self.by_kind,
-        )
+        mechanism, weights = self.restored(n_classes), self.by_kind
+        kinds = mechanism.kinds
         if isinstance(mechanism, Offsets):
             low = np.arange(n_classes)
-            made = [
-                np.column_stack([low, low + n])[: n_classes - n] for n in range(1, MOST_STEPS + 1)
-            ]
+            steps = range(0 if kinds.exact.any() else 1, MOST_STEPS + 1)
+            made = [np.column_stack([low, low + n])[: n_classes - n] for n in steps]
             kinds, number = Kinds.of(np.vstack([self.ends, *made]), n_classes)
             weights = np.bincount(number[: len(self.ends)], self.by_kind, len(kinds.ends))
         chances = label_chances(mechanism.among(kinds), self.phi, weights)

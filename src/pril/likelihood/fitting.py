@@ -18,14 +18,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT, Link
-from pril.likelihood.mechanisms import (
-    DIRECTION_ROWS,
-    Free,
-    Mechanism,
-    Offsets,
-    Random,
-    label_chances,
-)
+from pril.core.nouns import DIRECTION_ROWS
+from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, label_chances
 from pril.likelihood.newton import Maximum, climb, log_determinant
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
@@ -112,12 +106,9 @@ class Scale(NamedTuple):
         return every
 
 
-def redundant_features(rows: Rows, frame: Frame) -> Array:
+def redundant_features(products: Array) -> Array:
     """Return the features that are constant, or that those before them determine."""
-    squares = rows.add_up(
-        lambda block: frame.view(block.X).squares(block.weight), np.add, "looking at the features"
-    )
-    left, size, found = squares.copy(), np.diagonal(squares).copy(), []
+    left, size, found = products.copy(), np.diagonal(products).copy(), []
     for j in range(len(left)):
         if left[j, j] <= REDUNDANT * size[j]:
             found.append(j)
@@ -263,6 +254,7 @@ class Fit:
     scale: Scale
     evidence: dict[str, float] = field(default_factory=dict)  # of the mechanisms that were compared
     n_steps: int = 0  # before this search
+    products: Array | None = None  # of the features, see `Fitting.products`
 
     @property
     def w(self) -> Array:
@@ -293,11 +285,6 @@ class Fit:
             self.maximum.value
             - problem.priors.at(problem.point(x), self.phi, problem.mechanism).value
         )
-
-    @property
-    def n_parameters(self) -> int:
-        """How many numbers the rows determine: of features, of a mechanism, and thresholds."""
-        return len(self.maximum.x) - int((self.problem.frame.scale == 0.0).sum())
 
     @property
     def gained(self) -> float | None:
@@ -351,12 +338,21 @@ class Fitting:
     def frame(self) -> Frame:
         """Where features are, and how large; those without a weight have no size."""
         offset = [] if self.settings.offset is None else [self.settings.offset]
-        frame = Frame.of(self.rows.moments, offset)
-        if self.settings.alpha == 0.0 and len(frame.scale) <= MOST_DENSE:
-            frame = Frame.of(
-                self.rows.moments, [*offset, *redundant_features(self.rows, frame).tolist()]
-            )
-        return frame
+        redundant = [] if self.products is None else redundant_features(self.products).tolist()
+        return Frame.of(self.rows.moments, [*offset, *redundant])
+
+    @cached_property
+    def products(self) -> Array | None:
+        """The sums of the products of features, in a frame; None with a penalty, or of many."""
+        moments, offset = self.rows.moments, self.settings.offset
+        if self.settings.alpha > 0.0 or len(moments.mean) > MOST_DENSE:
+            return None
+        frame = Frame.of(moments, [] if offset is None else [offset])
+        return self.rows.add_up(
+            lambda block: frame.view(block.X).squares(block.weight),
+            np.add,
+            "looking at the features",
+        )
 
     @cached_property
     def scale(self) -> Scale:
@@ -484,6 +480,7 @@ def fit(
         watch(found)
     else:
         found = fitting.resume(begun)
+    found = replace(found, products=fitting.products)
     if found.maximum.converged:
         return found
     maximum = found.problem.fit(

@@ -19,14 +19,11 @@ from scipy.special import betaln, expit, softmax
 
 from pril.core.arrays import Array
 from pril.core.coarsening import MOST_STEPS, OFFSETS, Kinds
+from pril.core.nouns import WIDTH_SPREAD
 
 # Logits of the shares of the offsets, by phi: pairs to triples, to both sides, up to down in each.
 LOGITS = np.array([[1, 0, 1, 0], [1, 0, -1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, -1]])
 LOGITS = LOGITS * [1.0, 1.0, 0.5, 0.5]
-# The prior of phi. For the widths, normal: odds of 150 to 1 are within a standard deviation.
-WIDTH_SPREAD = 5.0
-# For the directions, pseudo-rows up, and as many down; fewer where exact labels show the direction.
-DIRECTION_ROWS = 20.0
 SKEW = 1.5  # of the directions in starts: two thirds up, or down
 LEAST_CELL = 1e-9  # a chance in a free table that is not learned, for it is as good as 0
 # Turnbull's shares end when no class changes by more; each step costs as much as all kinds.
@@ -133,26 +130,6 @@ def relative_chances(mechanism: Mechanism, phi: Array, kinds: Kinds) -> Array:
     return chances
 
 
-def evenly(kinds: Kinds, weights: Array) -> Array:
-    """Return the weights of the classes if each range is divided evenly."""
-    low, high = kinds.ends.T
-    return _over_classes(kinds, weights / (high - low + 1.0))
-
-
-def _over_classes(kinds: Kinds, values: Array) -> Array:
-    """Return the sum over the kinds that contain each class."""
-    steps = np.zeros(kinds.n_classes + 1)
-    np.add.at(steps, kinds.ends[:, 0], values)
-    np.subtract.at(steps, kinds.ends[:, 1] + 1, values)
-    return np.maximum(np.cumsum(steps)[:-1], 0.0)
-
-
-def _over_kinds(kinds: Kinds, values: Array) -> Array:
-    """Return the sum over the classes of each kind."""
-    below = np.concatenate([[0.0], np.cumsum(values)])
-    return below[kinds.ends[:, 1] + 1] - below[kinds.ends[:, 0]]
-
-
 def label_chances(mechanism: Mechanism, phi: Array, weights: Array) -> Array:
     """Return P(label | class) for each kind and each of its classes, one after the other.
 
@@ -202,13 +179,13 @@ class Random:
         """
         kinds, rows = self.kinds, weights + 1.0 / len(weights)
         rows = rows / rows.sum()
-        mass = evenly(kinds, rows)
+        mass = kinds.evenly(rows)
         for _ in range(MOST_TURNBULL):
-            last, mass = mass, mass * _over_classes(kinds, rows / _over_kinds(kinds, mass))
+            last, mass = mass, mass * kinds.over_classes(rows / kinds.over_kinds(mass))
             if np.abs(mass - last).max() < TURNBULL_CHANGE:
                 break
-        chance = rows / _over_kinds(kinds, mass)
-        chance /= max(_over_classes(kinds, chance).max(), 1.0)
+        chance = rows / kinds.over_kinds(mass)
+        chance /= max(kinds.over_classes(chance).max(), 1.0)
         return np.log(chance), len(rows) - self._rank(mass > LEAST_MASS)
 
     def _rank(self, occurs: Array) -> int:

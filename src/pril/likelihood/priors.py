@@ -10,7 +10,7 @@ import numpy as np
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.likelihood.mechanisms import Cells, Mechanism, Random, evenly
+from pril.likelihood.mechanisms import Cells, Mechanism, Random
 from pril.likelihood.rows import Block
 from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, between_cuts
 
@@ -91,5 +91,5 @@ class Priors:
 
 def evenly_shared(kinds: Kinds, weights: Array) -> Array:
     """Return the shares of the classes if ranges are divided evenly."""
-    rows = evenly(kinds, weights) + HALF_A_ROW
+    rows = kinds.evenly(weights) + HALF_A_ROW
     return rows / rows.sum()

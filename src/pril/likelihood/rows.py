@@ -183,6 +183,7 @@ class Moments(NamedTuple):
     squares: Array  # (d,), weighted sums of the squares about the mean
     by_kind: Array  # (kinds,), the weight of the rows of each kind
     rows: Array  # (kinds,), and their number, without those of weight zero
+    uneven: float  # the weight of the rows whose weight is not a whole number
 
     @classmethod
     @with_one_blas_thread
@@ -204,7 +205,8 @@ class Moments(NamedTuple):
                 mean = share @ X
                 mean += share @ (X - mean)
                 squares = weight @ np.square(X - mean)
-        return cls(whole, mean, squares, by_kind, rows)
+        uneven = float(weight @ (weight != np.rint(weight)))
+        return cls(whole, mean, squares, by_kind, rows, uneven)
 
     def plus(self, other: Moments) -> Moments:
         """Return those of the rows of both (Chan, Golub and LeVeque, 1979)."""
@@ -217,6 +219,7 @@ class Moments(NamedTuple):
             self.squares + other.squares + self.weight * share * apart**2,
             self.by_kind + other.by_kind,
             self.rows + other.rows,
+            self.uneven + other.uneven,
         )
 
     @property
@@ -245,7 +248,7 @@ class Frame(NamedTuple):
     scale: Array
 
     @classmethod
-    def of(cls, moments: Moments, unused: Any = ()) -> Frame:
+    def of(cls, moments: Moments, unused: list[int]) -> Frame:
         """Return the frame of features with such moments: centred, and of a size about 1."""
         spread = moments.spread
         exponent = -np.frexp(np.where(spread > 0.0, spread, 1.0))[1]

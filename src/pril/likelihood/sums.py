@@ -217,8 +217,8 @@ class Point:
             local.append((terms.rows, *self._crossed(terms, own, whole)))
         return curve, self.spread(local, block.n_rows)
 
-    def gradients(self, block: Block, table: Table) -> Array:
-        """Return the derivatives of log z of each row by (w, phi, theta)."""
+    def gradients(self, block: Block, J: Array) -> Array:
+        """Return the derivatives of log z of each row by (w, phi, theta); J is a table's."""
         Z, scores = self.scores(block)
         local, k = [], len(self.theta)
         for terms in self.terms(scores, block.kind):
@@ -229,7 +229,7 @@ class Point:
             local.append((terms.rows, columns, values))
         spread = self.spread(local, block.n_rows)
         spread = spread.toarray() if issparse(spread) else spread
-        by_theta, by_phi = spread[:, 1 : k + 1], spread[:, k + 2 :] @ table.J
+        by_theta, by_phi = spread[:, 1 : k + 1], spread[:, k + 2 :] @ J
         slope = -by_theta.sum(axis=1, keepdims=True)
         return np.hstack([Z.dense() * slope, by_phi, by_theta])
 

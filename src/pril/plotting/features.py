@@ -204,6 +204,8 @@ class ContributionsDisplay(Display):
         The classes, lowest first.
     names : sequence of str
         Names of the features.
+    predicted : ndarray of shape (n_samples,)
+        The predicted classes.
     proba : ndarray of shape (n_samples, n_classes), default=None
         Probabilities of the classes, lowest first; None: they are unknown.
 
@@ -231,6 +233,7 @@ class ContributionsDisplay(Display):
     thresholds: Any
     classes: Any
     names: Sequence[str]
+    predicted: Any
     proba: Any = None
 
     @classmethod
@@ -269,7 +272,8 @@ class ContributionsDisplay(Display):
             place = np.searchsorted(learner.classes_, learner.order_)
             proba = learner.predict_proba(features)[:, place]
         shown = known if names is None else names
-        display = cls(found, values, learner.thresholds_, learner.order_, shown, proba)
+        predicted = learner.predict(features)
+        display = cls(found, values, learner.thresholds_, learner.order_, shown, predicted, proba)
         return display.plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
@@ -327,18 +331,17 @@ class ContributionsDisplay(Display):
         meanings = {"raises the score": INSIDE, "lowers it": OUTSIDE}
         key = [Patch(color=color, label=what) for what, color in meanings.items()]
         self.ax_.legend(handles=key, fontsize=8)
-        self.ax_.set_title(self._title(score), pad=36)
+        self.ax_.set_title(self._title(), pad=36)
 
-    def _title(self, score: float) -> str:
+    def _title(self) -> str:
         """Return the predicted class of the row, with the probabilities of the most likely ones."""
+        title = f"predicted: {short_text(self.predicted[0])}"
         if self.proba is None:
-            k = int(np.searchsorted(self.thresholds, score, side="left"))
-            return f"predicted: {short_text(self.classes[k])}"
+            return title
         chances = self.proba[0]
-        k = int(np.searchsorted(np.cumsum(chances), 0.5))
         likely = np.sort(np.argsort(-chances, kind="stable")[:MOST_CHANCES])
-        listed = ", ".join(f"{short_text(self.classes[j])} {chances[j]:.0%}" for j in likely)
-        return f"predicted: {short_text(self.classes[k])} ({listed})"
+        listed = [f"{short_text(self.classes[j])} {chances[j]:.0%}" for j in likely]
+        return f"{title} ({', '.join(listed)})"
 
     def _draw_rows(self, largest: Any) -> None:
         """Draw a point for each row and feature."""

@@ -386,6 +386,8 @@ class ForestDisplay(drawing.Display):
         texts = [
             _with_interval(row.estimate, row.lower, row.upper)
             if row.lower < row.upper
+            else "not identified"
+            if np.isnan(row.lower)
             else f"{row.estimate:.2g} ({'fixed' if row.estimate else 'reference'})"
             for row in rows.itertuples()
         ]

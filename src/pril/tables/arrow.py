@@ -7,12 +7,14 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pril.core import range_texts
 from pril.core.arrays import Array
+from pril.core.brackets import GROUPS
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
 
 try:
@@ -201,7 +203,9 @@ def _parsed(cells: pa.Array, name: str) -> pa.Array:
             word = value
         reason = f"column {name!r} is {shown(word)}, not a number"
         is_marked = isinstance(word, str) and re.match(MARKED_NUMBER, word)
-        raise RowError("X", row, reason, hint="decimal" if is_marked else "text") from None
+        raise RowError(
+            "X", row, reason, hint=hint_of_marks(cells) if is_marked else "text"
+        ) from None
 
 
 def _cast(cells: pa.Array) -> pa.Array:
@@ -320,6 +324,36 @@ def misread_number(cells: pa.Array, *, typed: bool) -> int:
         candidates += [pc.invert(plain), pc.is_valid(cells)]
     rows = (pc.index(found, True).as_py() for found in candidates)
     return next((row for row in rows if row >= 0), -1)
+
+
+@cache
+def number_patterns(decimal: str, thousands: str) -> tuple[str, str]:
+    """Return patterns of what separates groups, if anything does, and of a number.
+
+    A number with groups has no exponent.
+    """
+    mark = f"[{decimal}]"
+    number = f"([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?"
+    groups = f"[{GROUPS[thousands]}]" if thousands else ""
+    if groups:
+        number += f"|{FIRST_GROUP}({groups}{GROUP})+({mark}[0-9]*)?"
+    return groups, f"^[+-]?({number})$"
+
+
+def hint_of_marks(cells: pa.Array) -> str:
+    """Return a hint that has each pair of marks with which all cells like numbers are numbers.
+
+    Of pairs that read the first such cell alike, it has the first; it may have none.
+    """
+    trimmed = pc.ascii_trim_whitespace(cells.drop_null())
+    like = trimmed.filter(pc.match_substring_regex(trimmed, MARKED_NUMBER))
+    found: dict[str, str] = {}
+    for decimal, thousands in ((d, t) for d in ".," for t in GROUPS if t != d):
+        groups, number = number_patterns(decimal, thousands)
+        if len(like) and pc.all(pc.match_substring_regex(like, number)).as_py():
+            digits = re.sub(groups, "", like[0].as_py()) if groups else like[0].as_py()
+            found.setdefault(digits.replace(decimal, "."), f"{decimal}{thousands}")
+    return "|".join(["decimal", *found.values()])
 
 
 def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:

@@ -52,6 +52,7 @@ class Checkpoint:
     origin: dict[str, Any] = field(default_factory=dict)  # what identifies the run, which sets it
     notes: dict[str, Any] = field(default_factory=dict)  # of the user, to be kept with it
     verified: set[Any] = field(default_factory=set)  # phases of which one was read back
+    is_resumed: bool = False  # whether the run goes on from the file
 
     def restore(self) -> dict[str, Any] | None:
         """Return what the file holds, if there is one."""
@@ -65,6 +66,7 @@ class Checkpoint:
                     "command as before, or remove the folder"
                 )
         self.notes = model_files.user_notes(about.notes, self.path)
+        self.is_resumed = True
         return dict(state)
 
     @contextmanager

@@ -264,7 +264,8 @@ class Table:
         except RowError as error:
             row = rows + error.row if isinstance(rows, int) else int(rows[error.row])
             columns = f"{quote_columns(labels)}: " if labels and error.argument == "y" else ""
-            hint = "text" if not self.is_csv and error.hint == "decimal" else error.hint
+            is_style = (error.hint or "").startswith("decimal")
+            hint = "text" if is_style and not self.is_csv else error.hint
             raise TableError(f"{self.where(row)}: {columns}{error.reason}", hint) from None
 
     # --- What identifies it ---

@@ -17,7 +17,7 @@ import numpy as np
 from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.brackets import spelled
-from pril.errors import LONGEST, RowError, shown
+from pril.errors import LONGEST, InputError, RowError, shown
 from pril.tables import arrow
 from pril.tables.text import without_marks
 
@@ -195,6 +195,7 @@ class StreamOptions(NamedTuple):
     chances: bool = False  # probabilities of all classes
     skip: bool = False  # whether a bad line is answered with its error and does not end the stream
     note: str | None = None  # a column whose last value is kept with the model
+    strict: bool = False  # whether a line must have all features, and no other column
 
 
 USUAL = StreamOptions()
@@ -207,11 +208,18 @@ class Codec:
     """
 
     def __init__(
-        self, classes: Array, features: list[str], labels: tuple[str, ...], options: StreamOptions
+        self,
+        classes: Array,
+        features: list[str],
+        labels: tuple[str, ...],
+        options: StreamOptions,
+        ignored: Collection[str] = (),
     ) -> None:
         self._keys = [] if options.key is None else [options.key]
         self._labels = labels
-        self.use_columns(features)
+        self._strict = options.strict
+        self._beside = {*labels, options.key, options.note}  # may be there, and are no features
+        self.use_columns(features, ignored)
         self._classes = [_json(ranking.plain(name)) for name in classes]
         fields = {"prediction": "%s", "score": "%s"}
         if options.chances:
@@ -220,9 +228,10 @@ class Codec:
         self._answer = form_of([*keys, *fields.items()]) + "\n"
         self._refusal = form_of([*keys, ("error", "%s"), ("line", "%s")]) + "\n"
 
-    def use_columns(self, features: list[str]) -> None:
+    def use_columns(self, features: list[str], ignored: Collection[str]) -> None:
         """Read these columns from now on, then those of labels, then the id."""
         self.features = features
+        self._known = {*features, *ignored, *self._beside}
         self._columns = [*features, *self._labels, *self._keys]
         self._decode: Callable[[bytes], Any] | None = None
         self._n_keys = 0
@@ -255,18 +264,30 @@ class Codec:
                 if have_keys(lines, self._n_keys * len(lines)):
                     return rows
         objects = read_objects(lines)
+        if self._strict:
+            self._check_columns(objects)
         for name in self._keys:
             for line, row in zip(lines, objects, strict=True):
                 row[name] = _raw_cell(line, name, row)
         return [tuple(map(row.get, self._columns)) for row in objects]
 
+    def _check_columns(self, rows: list[dict[str, Any]]) -> None:
+        """Refuse a row that lacks a feature or has another column."""
+        for t, row in enumerate(rows):
+            for name in (name for name in self.features if name not in row):
+                raise RowError("X", t, f"there is no column {name!r}, which is a feature")
+            for name in (name for name in row if name not in self._known):
+                raise RowError("X", t, f"the column {shown(name)} is not one that the model knows")
+
     def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
         """Return a function that decodes lines with the keys of this one.
 
-        It is a ValueError if a key has a quote or a backslash.
+        It is a ValueError if a key has a quote or a backslash, or must not be there.
         """
         found = msgspec.json.decode(line, type=RAW)
         names = list(dict.fromkeys([*self._columns, *found]))
+        if self._strict and not self._known.issuperset(names):
+            raise InputError("a column that is not known")
         n_read = len(self._columns) - len(self._keys)  # the id is copied as it is written
         kinds = [Any] * n_read + [msgspec.Raw] * (len(names) - n_read)
         fields = [(f"_{j}", kind) for j, kind in enumerate(kinds)]

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from pril.core import brackets, ranking
 from pril.core.arrays import Array
-from pril.core.range_texts import Scale
+from pril.core.range_texts import ClassTexts
+from pril.core.scale import cut_points
 from pril.errors import InputError, RowError
-from pril.labels import cut_points
 from pril.tables import arrow
 from pril.tables.files import Table, TableError
 
@@ -62,6 +62,8 @@ class Brackets(InColumns, frozen=True, tag="brackets"):
     edges: tuple[float, ...] | None = None  # None: the texts tell
     missing: tuple[str, ...] = ()  # texts that mean no label, besides the usual ones
     spelling: brackets.Spelling = brackets.Spelling()
+    low: float | None = None  # where the lowest bracket begins, and the highest ends; None: open
+    high: float | None = None
 
 
 LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
@@ -176,12 +178,14 @@ class LabelColumns(NamedTuple):
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
         kind: Any = self.kind
-        found = brackets.Brackets(texts, (), "y", kind.spelling, kind.edges or (), place)
-        edges = kind.edges or tuple(found.ends.edges())
+        found = brackets.Brackets(
+            texts, (), "y", kind.spelling, kind.edges or (), place, "bracket_"
+        )
+        low, edges, high = (None, kind.edges, None) if kind.edges else found.ends.span()
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
             raise RowError("y", min(texts.values()), reason, hint="edges")
-        kind = replace(kind, edges=edges, spelling=found.spelling)
+        kind = replace(kind, edges=tuple(edges), low=low, high=high, spelling=found.spelling)
         return self._replace(kind=kind).in_brackets()
 
     @property
@@ -255,7 +259,7 @@ class LabelColumns(NamedTuple):
         texts, codes = _distinct(arrow.read_words(arrow.column(batch, name), name))
         order = ranking.check_classes(self.classes)
         try:
-            intervals = Scale(order).intervals([*texts, ""])
+            intervals = ClassTexts(order).intervals([*texts, ""])
         except RowError as error:
             row = int(np.argmax(codes == error.row))
             raise RowError("y", row, error.reason) from None
@@ -273,7 +277,7 @@ class LabelColumns(NamedTuple):
             return ranking.read(arrow.with_nulls(words, pc.is_in(words, silent)))
         rows = np.unique(codes, return_index=True)[1][-len(texts) :]  # the first of each text
         first = dict(zip(texts, rows.tolist(), strict=False))
-        found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place)
+        found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place, "bracket_")
         classes = np.array([*found.classes(kind.edges).values(), ranking.NO_LABEL])
         return ranking.labels_of(classes[codes], np.array(self.classes, dtype=object))
 

@@ -20,6 +20,7 @@ from pril.core.classifier import rate, rate_rows, rows_to_rate
 from pril.core.linear_engine import Batch
 from pril.core.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.registry import BY_COMMAND
+from pril.core.scale import Scale
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of
 from pril.errors import InputError, refusing, shown
@@ -30,7 +31,7 @@ from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
-from pril.tables.label_columns import Brackets, Ends, LabelColumns, LabelKind
+from pril.tables.label_columns import Brackets, Edges, Ends, LabelColumns, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import CsvStyle, codec_of
 from pril.tables.writing import TableWriter
@@ -72,6 +73,7 @@ class FitNotes(Struct, frozen=True):
     contents: Contents | None = None
     csv: CsvStyle | None = None  # how it was written, if not as usual
     rows: int = 0
+    folders: tuple[str, ...] = ()  # the features that were no columns of its files
     learned_rows: int = 0
     holdout: HeldOut | None = None
     labels: LabelKind = Ends()  # no columns: they are not known
@@ -150,6 +152,18 @@ class LoadedModel:
         """Whether it learned from brackets as text."""
         return isinstance(self.notes.labels, Brackets)
 
+    def scale(self, low: float | None = None, high: float | None = None) -> Scale:
+        """Return the scale of the brackets that it learned; the ends are those given or known."""
+        labels = self.notes.labels
+        if not isinstance(labels, Brackets | Edges) or labels.edges is None:
+            raise InputError(
+                f"{self.path} has not learned brackets of a number, so its classes have no numbers"
+            )
+        known = (labels.low, labels.high) if isinstance(labels, Brackets) else (None, None)
+        return Scale(
+            labels.edges, known[0] if low is None else low, known[1] if high is None else high
+        )
+
     @property
     def user_notes(self) -> dict[str, Any]:
         """Return the notes that a user has saved with it."""
@@ -218,22 +232,27 @@ class LoadedModel:
         *,
         style: CsvStyle,
         proba: bool = False,
+        numbers: tuple[Scale, dict[str, tuple[str, tuple[float, ...]]]] | None = None,
     ) -> tuple[int, dict[str, str]]:
         """Write a table to a stream, with the columns prediction and score added.
 
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
-        class, lowest first. `style` is how to write CSV. Return the number of rows, and a message
-        for each column with words never seen in training.
+        class, lowest first. `numbers` adds columns that a scale makes of the probabilities: for
+        each, a method of the scale and its arguments. `style` is how to write CSV. Return the
+        number of rows, and a message for each column with words never seen in training.
         """
         if self.ranges and is_by_column(self.ranges):
             raise InputError(
                 f"the ranges of {self.path} depend on the column {self.ranges.by!r}: predict them "
                 "in Python"
             )
-        if proba:
+        if proba or numbers:
             self.check_probabilities()
+        scale, asked = numbers or (None, {})
+        for method, arguments in asked.values():  # refuses what none of the rows can have
+            getattr(scale, method)(np.eye(len(self.learner.order_)), *arguments)
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
-        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances):
+        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *asked):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -254,9 +273,11 @@ class LoadedModel:
                 if self.ranges:
                     ends = ranges_of(self.ranges, rank, scores, cut)
                     added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
-                if proba:
-                    columns = np.exp(self.learner.log_chances(scores, cut)).T
-                    added |= dict(zip(chances, map(pa.array, columns), strict=True))
+                if proba or asked:
+                    P = np.exp(self.learner.log_chances(scores, cut))
+                    added |= dict(zip(chances, map(pa.array, P.T), strict=False))
+                for name, (method, arguments) in asked.items():
+                    added[name] = pa.array(getattr(scale, method)(P, *arguments))
                 writer.write(block, added)
                 rows += len(rank)
                 progress("predicting", rows, table.n_rows)
@@ -269,6 +290,13 @@ class LoadedModel:
 
     def _read_words_of(self, table: Table) -> None:
         """Let a table read as words what the model has learned as words."""
+        for name in self.notes.folders:
+            if name in self.columns and name not in table.schema.names:
+                raise TableError(
+                    f"{table.name}: there is no column {name!r}: {self.path} learned it from the "
+                    f"names of folders, {name}=..., which a file alone does not have: pass the "
+                    "folder that holds them, or fit a model with this column left out"
+                )
         words = self.words
         table.read_as(words)
         log.info("model: %s, columns %s", self.name, some_of(self.columns))

@@ -67,7 +67,9 @@ SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no
 
 STORES, WEB = ("s3", "gs", "abfs", "abfss"), ("http", "https")
 SECONDS = 60.0  # without an answer of a web server
-STORE_SECONDS = 30  # in which Google's client tries again; by default a quarter of an hour
+# In which Google's client tries again, some times over; by default a quarter of an hour. The second
+# is for finding a table: where there is no network, one is told so within 15 seconds.
+STORE_SECONDS, LOOK_SECONDS = 30, 1
 
 
 def format_of(file: Any) -> str | None:
@@ -247,9 +249,10 @@ def open_url(url: str) -> tuple[list[Any], PurePath | None]:
     with _explained(url):
         if parts.scheme in WEB:
             return [_copy(_in_ascii(parts), url, PurePath(parts.path).suffixes)], None
-        limit = f"?retry_limit_seconds={STORE_SECONDS}" if parts.scheme == "gs" else ""
-        system, path = fs.FileSystem.from_uri(f"{url}{limit}")
-        if system.get_file_info(path).type == fs.FileType.File:
+        system, path = _store(url, LOOK_SECONDS)
+        found = system.get_file_info(path).type
+        system, path = _store(url, STORE_SECONDS)
+        if found == fs.FileType.File:
             return [RemoteFile(url, path, system)], None
         inside = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     if not inside:
@@ -258,6 +261,13 @@ def open_url(url: str) -> tuple[list[Any], PurePath | None]:
     start = url.rstrip("/")
     files = [RemoteFile(f"{start}{name[len(path) :]}", name, system) for name in names]
     return files, PurePath(start)
+
+
+def _store(url: str, seconds: int) -> tuple[Any, str]:
+    """Return the object store of a URL, and the path there."""
+    limit = f"?retry_limit_seconds={seconds}" if url.startswith("gs:") else ""
+    system, path = fs.FileSystem.from_uri(f"{url}{limit}")
+    return system, path
 
 
 def _check(parts: SplitResult) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import Any, Self
+
 from sklearn import pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core.one_row import RowStream
 from pril.core.parts import Parts
 from pril.core.recent_errors import RecentErrors
-from pril.errors import InputTypeError
+from pril.errors import InputError, InputTypeError
 
 __all__ = ["Pipeline"]
 
@@ -43,6 +46,34 @@ class Pipeline(pipeline.Pipeline):
     'good'
     >>> stream.learn_one({"size": 30}, ("poor", "fair"))
     """
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Learn, as in scikit-learn.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features, as the first step takes them.
+        y : array-like of shape (n_samples,) or (n_samples, 2)
+            Exact labels or ranges.
+        **params : dict
+            Arguments of the steps' own `fit`, such as ``learner__groups=``.
+
+        Returns
+        -------
+        self : Pipeline
+            The fitted pipeline.
+        """
+        try:
+            return super().fit(X, y, **params)
+        except ValueError as error:
+            if "Pipeline.fit does not accept the" not in str(error):
+                raise
+        parts, name = Parts.of(self), next(name for name in params if "__" not in name)
+        if name not in signature(parts.learner.fit).parameters:
+            raise InputError(f"fit of {type(parts.learner).__name__} takes no {name}=")
+        step = parts.fit_parameter(name)
+        raise InputError(f"fit of a Pipeline takes no {name}=: pass {step}=, with the step's name")
 
     def stream(self, *, metrics: int | None = None, strict: bool = False) -> RowStream:
         """Predict and learn one row at a time, without the cost of a table of one row.

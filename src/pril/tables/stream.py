@@ -114,7 +114,8 @@ class LineStream:
         self._engine, order = learner.engine, learner.order_
         self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
-        self._codec = Codec(order, self.model.columns, self.names, self.options)
+        ignored = getattr(self.model.encoder, "left_out_", ())
+        self._codec = Codec(order, self.model.columns, self.names, self.options, ignored)
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""
@@ -183,7 +184,8 @@ class LineStream:
         encoder: Any = self.model.encoder
         before, beside = _features_of(encoder), (*self.names, self.options.key, self.options.note)
         known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
-        kinds = self._codec.new_columns(line, known)
+        may_widen = not (self.options.strict and (encoder.numbers_ or encoder.words_))
+        kinds = self._codec.new_columns(line, known) if may_widen else {}
         numbers = [name for name, kind in kinds.items() if kind == "number"]
         words: dict[str, list[Any]] = {name: [] for name in kinds if kinds[name] == "text"}
         encoder.numbers_ = [*encoder.numbers_, *numbers]
@@ -203,7 +205,7 @@ class LineStream:
 
     def _follow_columns(self) -> None:
         if self._codec.features != (columns := self.model.columns):
-            self._codec.use_columns(columns)
+            self._codec.use_columns(columns, getattr(self.model.encoder, "left_out_", ()))
 
     def warn_of_features(self) -> None:
         """Warn once of features of a growing model that say nothing of new rows."""
@@ -610,7 +612,7 @@ class StreamRun:
         first = self.errors.recent.rows + 1
 
         def warn(alarm: Alarm) -> None:
-            lines = [line for answered in waiting for line in answered.lines]
+            lines = [line for own in waiting if len(own.rank) for line in own.lines]
             self.warn(self._event(alarm, lines[labelled[alarm.row - first]]))
 
         self.errors.add(loss.tolist(), self.report, warn)
@@ -618,7 +620,7 @@ class StreamRun:
 
     def _event(self, alarm: Alarm, line: bytes) -> dict[str, Any]:
         """Return an alarm at a line, with a half-life that lets the model follow a change."""
-        options, row = self.stream.options, msgspec.json.decode(line)
+        options, [row] = self.stream.options, json_lines.read_objects([line])
         marks = {"id": options.key, "note": options.note}
         now = getattr(self.model.learner, "half_life", None)
         return {

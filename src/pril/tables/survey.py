@@ -26,7 +26,14 @@ from pril.ranges import PredictionRanges, check_promise
 from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
-from pril.tables.label_columns import Brackets, LabelColumns, LabelKind, to_note, typed_classes
+from pril.tables.label_columns import (
+    Brackets,
+    LabelColumns,
+    LabelKind,
+    Votes,
+    to_note,
+    typed_classes,
+)
 
 log = logging.getLogger(__name__)
 
@@ -299,7 +306,7 @@ def _refuse_numbers(table: Table, name: str, words: pa.Array) -> None:
         f"cells look like {numbers}; if they are words, read the column as text"
     )
     with table.naming_rows(0):
-        raise RowError("X", row, reason, hint="text" if signs else "decimal")
+        raise RowError("X", row, reason, hint="text" if signs else arrow.hint_of_marks(words))
 
 
 def looks_like_row_id(cells: Array, name: str) -> bool:
@@ -412,8 +419,11 @@ class LabelCounts:
         place = f"{table.name}: {quote_columns(names)}"
         labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
         seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by the first row
+        if not self.seen and self.n_weightless:
+            raise TableError(f"{table.name}: every row has weight 0, so none can be learned")
         if not seen:
-            raise TableError(f"{place}: no row has a label")
+            some = " of a weight above 0" if self.n_weightless else ""
+            raise TableError(f"{place}: no row{some} has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.columns
         if isinstance(columns.kind, Brackets):
@@ -432,6 +442,9 @@ class LabelCounts:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
             warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
+        zero = ranking.zero_among_votes(order) if isinstance(columns.kind, Votes) else None
+        if zero and columns.classes is None:
+            warnings.warn(TableWarning(f"{place}: {zero}", ClassOrderWarning.hint), stacklevel=2)
         common = ranks[:, 0].max()
         if counts.sum() > 1 and common <= ranks[:, 1].min():
             name = ranking.plain(order[common])

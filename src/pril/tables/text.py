@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from pril.core.arrays import Array
-from pril.core.brackets import GROUPS, check_marks
+from pril.core.brackets import check_marks
 from pril.errors import InputError, RowError, shown
 from pril.tables import arrow
 
@@ -194,7 +194,7 @@ class CsvStyle(Struct, frozen=True):
         if self.has_points:
             return cells
         trimmed = pc.ascii_trim_whitespace(cells)
-        groups, number = _patterns(self.decimal, self.thousands)
+        groups, number = arrow.number_patterns(self.decimal, self.thousands)
         is_number = pc.fill_null(pc.match_substring_regex(trimmed, number), False)
         others = pc.and_not(pc.match_substring_regex(trimmed, arrow.POINT_NUMBER), is_number)
         row = pc.index(others, True).as_py()
@@ -202,7 +202,7 @@ class CsvStyle(Struct, frozen=True):
             marks = f"the decimal mark {self.decimal!r}"
             marks += f" and {self.thousands!r} between thousands" if self.thousands else ""
             reason = f"column {name!r} is {shown(cells[row].as_py())}, not a number with {marks}"
-            raise RowError("X", row, reason, hint="decimal")
+            raise RowError("X", row, reason, hint=arrow.hint_of_marks(trimmed))
         numbers = trimmed.filter(is_number)
         if groups:
             numbers = pc.replace_substring_regex(numbers, groups, "")
@@ -215,20 +215,6 @@ class CsvStyle(Struct, frozen=True):
 
 
 USUAL_CSV = CsvStyle()
-
-
-@cache
-def _patterns(decimal: str, thousands: str) -> tuple[str, str]:
-    """Return patterns of what separates groups, if anything does, and of a number.
-
-    A number with groups has no exponent.
-    """
-    mark = f"[{decimal}]"
-    number = f"([0-9]+({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?"
-    groups = f"[{GROUPS[thousands]}]" if thousands else ""
-    if groups:
-        number += f"|{arrow.FIRST_GROUP}({groups}{arrow.GROUP})+({mark}[0-9]*)?"
-    return groups, f"^[+-]?({number})$"
 
 
 class Transcoded:

@@ -463,6 +463,7 @@ class Run:
             "csv": self.table.style.to_note(),
             "labels": to_note(self.labels.kind),  # with what the texts told
             "rows": self.survey.rows,
+            "folders": [name for name in self.columns.used if name in self.table.partitions],
             "columns": {
                 "numbers": encoder.numbers_,
                 "words": {name: len(words) for name, words in encoder.words_.items()},

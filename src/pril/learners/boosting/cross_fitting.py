@@ -283,9 +283,10 @@ def plant(beginning: Beginning, grown: Grown, categories: dict[str, list[Any]]) 
     known, texts = grown.known, [text for texts in grown.trees for text in texts]
     trees = beginning.bins.unbinned(read_trees(texts, categories))
     trees["leaf"] /= len(grown.trees)
+    mechanism = known.mechanism
     return BoostedTrees(
         thresholds=known.theta + beginning.centre,
-        choice=Choice.of(known.mechanism, known.phi, known.evidence, beginning.weights),
+        choice=Choice.of(mechanism, known.phi, known.evidence, mechanism.kinds, beginning.weights),
         forest=Forest(**beginning.arrays, **trees),
         background=beginning.background,
     )

@@ -1,0 +1,150 @@
+"""What the memory of a stream says of ranges: `core.coarsening_by_row` learns it, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from pril.core.arrays import Array
+from pril.core.coarsening import LEAST_OVERLAP, MOST_STEPS, Coarsening, Kinds, Name
+from pril.core.nouns import (
+    AT_RANDOM,
+    BENEFIT,
+    BY_OFFSETS,
+    BY_TABLE,
+    LEAST,
+    MOST_MISSING_BY_ROW,
+    OPEN,
+)
+from pril.likelihood.fitting import Fit
+from pril.likelihood.mechanisms import (
+    Cells,
+    Free,
+    Mechanism,
+    Offsets,
+    Random,
+    label_chances,
+    shares_of,
+)
+from pril.likelihood.rows import Rows
+
+# Files may hold any numbers. Of rows of a kind, and of logits, there are no more than these.
+MOST_ROWS, FARTHEST = 1e9, 50.0
+
+
+@dataclass(frozen=True, eq=False)
+class ByRow:
+    """The parts of a memory that `nouns.OWN_PARTS` lists, as NumPy reads and writes them."""
+
+    asked: str  # "auto", "random" or "offsets"
+    n_classes: int
+    parts: dict[str, Array]
+
+    @property
+    def unit(self) -> float:
+        """The mean weight of a row."""
+        weight, rows = float(self.parts["labels"][0]), float(self.parts["seen"][0])
+        unit = weight / rows if rows > 0.0 else 1.0
+        return unit if unit > 0.0 else 1.0  # files may hold any numbers
+
+    @property
+    def evidence(self) -> float:
+        """The log-likelihood of offsets less that of "at random", in rows of mean weight."""
+        return float(self.parts["advantage"][0]) / self.unit
+
+    @property
+    def phi(self) -> Array:
+        """Logits of the shares of offsets."""
+        return np.clip(self.parts["phi"], -FARTHEST, FARTHEST)
+
+    @property
+    def mechanism(self) -> int:
+        """What explains ranges, as `chosen` writes it."""
+        chosen = float(self.parts["chosen"][0])
+        if self.asked == "random":
+            return AT_RANDOM
+        if chosen == BY_TABLE:
+            return BY_TABLE
+        if self.asked == "offsets" or chosen == BY_OFFSETS:
+            return BY_OFFSETS
+        _, narrow, wide, overlap, missing = self.parts["labels"]
+        likely = narrow >= wide and overlap >= LEAST_OVERLAP * narrow
+        likely &= bool(missing < MOST_MISSING_BY_ROW * narrow)
+        likely &= chosen == OPEN and self.evidence > -BENEFIT
+        return BY_OFFSETS if likely else AT_RANDOM
+
+    def label_chances(self, kinds: Kinds) -> Array:
+        """Return the chance that a row of each class has a label, but for a factor of each."""
+        chances, narrow = kinds.inside.copy(), Offsets(kinds, 1.0)
+        if self.mechanism == AT_RANDOM:
+            return chances
+        by_table = self.mechanism == BY_TABLE
+        M = self._table(narrow.cells) if by_table else narrow.table(self.phi).M
+        chances[narrow.cells.kind, narrow.cells.rank] = M
+        return chances
+
+    def _table(self, cells: Cells) -> Array:
+        """Return what `fit` found of cells of up to three classes."""
+        low, high = cells.kinds.ends[cells.kind].T
+        found = self.parts["table"][3 * self._places(low, high) + cells.rank - low]
+        return np.maximum(found, LEAST)
+
+    def _places(self, low: Array, high: Array) -> Array:
+        """Return where labels of up to three classes are: by their length, then by their end."""
+        return (high - low) * self.n_classes - (high - low) // 2 + low
+
+    def coarsening(self, found: dict[str, Any]) -> Coarsening:
+        """Return what to say about it, given what `fit` found, if anything.
+
+        The table has labels of up to three classes. What lacks to 1 is the share of wider ranges.
+        """
+        K, mechanism = self.n_classes, self.mechanism
+        with np.errstate(over="ignore"):
+            weights = np.minimum(self.parts["kinds"] / self.unit, MOST_ROWS)
+        occurs = weights > weights.max() / MOST_ROWS
+        short = [(low, low + steps) for steps in range(MOST_STEPS + 1) for low in range(K - steps)]
+        kinds, weights = Kinds(np.array(short)[occurs], K), weights[occurs]
+        name: Name = "random"
+        phi, model = np.empty(0), cast(Mechanism, Random(kinds))
+        if mechanism == BY_OFFSETS:
+            name, model, phi = "offsets", Offsets(kinds, 1.0), self.phi
+        elif mechanism == BY_TABLE:
+            every = Cells(kinds, np.ones(len(weights), dtype=bool))
+            name, model = "free", Free(kinds, self._table(every), name, learns=False)
+        table = {}
+        if len(weights):
+            whole, _, wide, *_ = self.parts["labels"]
+            chances = label_chances(model, phi, weights)
+            chances *= 1.0 - wide / max(whole, wide, LEAST)
+            cells = np.split(chances, np.cumsum(kinds.ends @ [-1, 1] + 1)[:-1])
+            table = dict(zip(map(tuple, kinds.ends.tolist()), map(tuple, cells), strict=True))
+        evidence = None if self.asked == "random" else self.evidence
+        return Coarsening.of(name, shares_of(self.phi), found.get("evidence", evidence), table)
+
+    def hand_over(self, found: Fit, rows: Rows, each: float) -> None:
+        """Write what `fit` found; `each` is what a row weighs in the mean.
+
+        The mechanism is not chosen again. A table that was learned stays as it is.
+        """
+        kinds, weights, mechanism = rows.kinds, rows.weights, found.problem.mechanism
+        low, high = kinds.ends.T
+        wide, exact = high - low > MOST_STEPS, high == low
+        sums = [weights.sum(), weights[~wide & ~exact].sum(), weights[wide].sum()]
+        self.parts["labels"][:3] = each * np.array(sums)
+        self.parts["kinds"][self._places(low, high)[~wide]] = each * weights[~wide]
+        self.parts["chosen"][0] = BY_OFFSETS if mechanism.name == "offsets" else AT_RANDOM
+        if isinstance(mechanism, Offsets):
+            self.parts["phi"][:] = found.phi
+            # What the gradients of rows add up to, squared, is near the information.
+            information = np.diagonal(found.maximum.sums.information.rest)[-len(found.phi) :]
+            mean = float(weights.sum()) / rows.n_rows
+            self.parts["turns"][:] = mean * np.maximum(information, 0.0)
+        elif isinstance(mechanism, Free):
+            self.parts["chosen"][0] = BY_TABLE
+            cells = Cells(kinds, np.ones(len(weights), dtype=bool))
+            chances = label_chances(mechanism, found.phi, weights)
+            short = ~wide[cells.kind]
+            at = 3 * self._places(low, high)[cells.kind] + cells.rank - low[cells.kind]
+            self.parts["table"][at[short]] = chances[short]
