@@ -1,8 +1,8 @@
 """Boosting on a cluster: every worker holds the bins of all rows, and grows some of the folds.
 
 Blocks are read, checked and binned by tasks; labels, weights and a sample of the rows go to the
-client, which learns from them what the folds begin with. Then a worker has one task in each round,
-which answers with a few hundred numbers. A worker's folds are the result of a task, which the
+client, which learns from them what the folds begin with. Then a worker has two tasks in each round,
+which answer with a few hundred numbers. A worker's folds are the result of a task, which the
 cluster forgets with its last future: nothing is left behind, whoever dies.
 """
 

@@ -52,8 +52,9 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     It learns from all rows at once, with exact labels and ranges. It also learns the coarsening
     mechanism: how a class becomes a range. The rows are split into folds, and one booster is
     trained for each fold, on the rows of all other folds. The held-out scores then determine the
-    thresholds, the number of rounds, and how likely each class is to be given each range.
-    Predictions use the mean of the boosters' scores.
+    thresholds, the number of rounds, and how likely each class is to be given each label: a Newton
+    step after each round, which never lowers their posterior. Predictions use the mean of the
+    boosters' scores.
 
     With fewer than 5,000 rows and up to 16 folds, the trees start from the sum of two linear
     models, one of the features and one of :class:`LandmarkFeatures`, weighted by how well they
