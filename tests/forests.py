@@ -102,7 +102,7 @@ class RandomForest:
         model.feature_names_in_ = np.array(self.names, dtype=object)
         check_forest(forest, model.categories_)
         kinds = Kinds(np.empty((0, 2), dtype=np.int64), n_classes)
-        nothing = Choice.of(Random(kinds), np.empty(0), None, np.empty(0))
+        nothing = Choice.of(Random(kinds), np.empty(0), None, kinds, np.empty(0))
         background = np.zeros((1, len(self.sizes)))
         model.memory_ = BoostedTrees(self.thresholds, nothing, forest, background)
         return model
