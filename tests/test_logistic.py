@@ -39,36 +39,34 @@ def by_thresholds(score, cut, chances):
         above, below = next_above, next_below
 
 
-@njit
-def by_odds(e, odds, below, chances):
-    compiled.write_chances(e, odds, 0, len(chances) - 1, below, chances)
+def by_odds(score, cut):
+    """Return the likelihoods of exact labels."""
+    ranks = np.arange(len(cut) - 1)
+    ends, chances = np.column_stack([ranks, ranks]), np.empty(len(ranks))
+    cuts = compiled.cuts_of(cut[1:-1], np.empty(0), ends)
+    e = rating.exp_of(np.full(len(ranks), score))
+    compiled.write_likelihoods(e, ranks, ends, np.full(len(ranks), -1), cuts, chances)
+    return chances
 
 
 def in_every_way(score, cut):
     """Return the probabilities one threshold at a time, by logarithms, and by odds."""
-    one, three = np.empty(len(cut) - 1), np.empty(len(cut) - 1)
+    one = np.empty(len(cut) - 1)
     by_thresholds(score, cut, one)
-    by_odds(
-        rating.exp_of(np.array([score]))[0],
-        rating.odds_of(cut[1:-1]),
-        np.empty(len(cut)),
-        three,
-    )
-    return one, np.exp(LINKS["logit"].log_between(cut[:-1] - score, cut[1:] - score)), three
+    logs = LINKS["logit"].log_between(cut[:-1] - score, cut[1:] - score)
+    return one, np.exp(logs), by_odds(score, cut)
 
 
 @given(score=numbers.map(float), theta=thresholds)
 def test_all_ways_agree_with_exact_arithmetic(score, theta):
     cut = np.concatenate([[-np.inf], theta, [np.inf]])
     expected, small = exactly(score, cut)
-    by_threshold, by_logarithm, by_odds = in_every_way(score, cut)
+    by_threshold, by_logarithm, by_exponential = in_every_way(score, cut)
     # A difference is exact but for the rounding of the smaller of the two sides that it is between.
     assert (abs(by_threshold - expected) <= 1e-12 * small).all()
     # A product is exact, in the tails and between thresholds that are close.
     np.testing.assert_allclose(by_logarithm, expected, rtol=1e-12, atol=0)
-    np.testing.assert_allclose(
-        by_odds, np.maximum(expected, compiled.LEAST_CHANCE), rtol=0, atol=1e-13
-    )
+    np.testing.assert_allclose(by_exponential, expected, rtol=1e-12, atol=0)
     np.testing.assert_allclose(
         LINKS["logit"].sides(cut[1:] - score).below, np.cumsum(expected), rtol=1e-12, atol=1e-300
     )

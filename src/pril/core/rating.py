@@ -17,8 +17,8 @@ which is written in three ways. Files for ONNX have the second one.
   threshold, none that overflows.
 - ``sigma(cut[y + 1] - f) sigma(f - cut[y]) (1 - exp(cut[y] - cut[y + 1]))``: a product, so
   that logarithms are exact in the tails too, see `links.Logit`.
-- `odds_of` and `exp_of`, and `compiled.write_chances`, for boosting: one exponential for each
-  row. A probability is a difference, with an absolute error of some 1e-16.
+- `odds_of` and `exp_of`, and `compiled.write_likelihoods`, for boosting: one exponential for each
+  row, and the same product.
 """
 
 from __future__ import annotations

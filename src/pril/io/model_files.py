@@ -25,7 +25,7 @@ from pril.io.content import ContentWriter, Header, Kind, from_json, read_content
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 
-FORMAT = 5  # another one whenever files hold something else: a test compares what they hold
+FORMAT = 6  # another one whenever files hold something else: a test compares what they hold
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 HEADER, FOREIGN = "pril.json", "foreign.skops"
 SAVE_ELSEWHERE = (

@@ -268,8 +268,12 @@ def _check_maximum(learner: Any, at: str) -> None:
     known: dict[str, Any] = getattr(learner, "maximum_", {})
     if not known:
         return
-    if known["unused"].size and known["unused"].max() >= learner.n_features_in_:
-        raise wrong(f"{at}.maximum.unused", f"below {learner.n_features_in_}", known["unused"])
+    for name in ("unused", "growing"):
+        if (known[name] >= learner.n_features_in_).any():
+            raise wrong(f"{at}.maximum.{name}", f"below {learner.n_features_in_}", known[name])
+    if known["unbounded"].shape[1] != expected:
+        raise wrong(f"{at}.maximum.unbounded", f"of {expected} numbers", known["unbounded"].shape)
+    _check_ends(known["separated"], len(learner.order_), f"{at}.maximum.separated")
     _check_ends(known["ends"], len(learner.order_), f"{at}.maximum.ends")
     if not learner.choice.fits(len(learner.order_)):
         raise wrong(f"{at}.maximum.phi", "numbers of the mechanism", known["phi"])
