@@ -148,17 +148,17 @@ def fill_gradients(e, start, left_out, odds, M, rows, haste, gradient, hessian):
 
 
 @compiled
-def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_theta):
+def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_cut):
     """Write the log-likelihood of several models, and its derivatives.
 
     Model j has the scores ``scores[:, j]`` and the cuts ``cuts[j]``, of which the outer ones are
-    infinite; it leaves out the folds of which ``is_out[j]`` is true. Derivatives are by each score
-    and by the thresholds. If chances are alike, a likelihood is a product, right in both tails.
+    infinite; it leaves out the folds of which ``is_out[j]`` is true. Derivatives are by each score,
+    and by the cuts, which are zeros at first. If chances are alike, a likelihood is a product,
+    right in both tails.
     """
     ends, first, group, weight, fold = rows
-    n_models, n_cuts = cuts.shape
+    n_models = len(cuts)
     width, pull = np.empty((n_models, len(ends))), np.empty((n_models, len(ends)))
-    by_cut = np.zeros((n_models, n_cuts))
     for j in range(n_models):
         value[j] = 0.0
         for u in range(len(ends)):
@@ -202,7 +202,6 @@ def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_theta):
                 total += added
                 last = own
             slope[i, j] = -total
-    by_theta[:] = by_cut[:, 1:-1]
 
 
 class Cuts(NamedTuple):

@@ -93,10 +93,11 @@ class HeldOutProblem(Problem):
 
     @cached_property
     def _known(self) -> tuple[Array, compiled.Rows]:
-        """The rows in the frame, and what is known of them."""
+        """The rows in the frame, and what is known of them, as folds have it: compiled once."""
         cells, rows = self.mechanism.cells, self.rows
-        known = cells.kinds.ends, first_of(cells), rows.kind, rows.weight, rows.kind
-        return self.frame.view(rows.X).dense(), compiled.Rows(*known)
+        kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)
+        known = compiled.Rows(cells.kinds.ends, first_of(cells), kind, weight, kind)
+        return np.ascontiguousarray(self.frame.view(rows.X).dense()), known
 
     def loglik(self, x: Array) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""

@@ -206,14 +206,14 @@ class Models:
 
     def _look_at(self, x: Array, is_out: Array) -> tuple[Array, Array]:
         """Return the value of each model and its gradient; no number if thresholds are mixed up."""
-        n, d, k = len(self.Z), self.Z.shape[1], self.kinds.n_classes - 1
+        n, d = self.Z.shape
         cuts = np.pad(x[:, d:], [(0, 0), (1, 1)], constant_values=np.inf)
         cuts[:, 0] = -np.inf
-        value, slope, by_theta = np.empty(len(x)), np.empty((n, len(x))), np.empty((len(x), k))
+        value, slope, by_cut = np.empty(len(x)), np.empty((n, len(x))), np.zeros(cuts.shape)
         scores, rows = self.Z @ x[:, :d].T, self.rows
-        compiled.write_slopes(scores, cuts, rows, is_out, self.M, value, slope, by_theta)
+        compiled.write_slopes(scores, cuts, rows, is_out, self.M, value, slope, by_cut)
         value -= 0.5 * ALPHA * (x[:, :d] ** 2).sum(axis=1)
-        return value, np.hstack([slope.T @ self.Z - ALPHA * x[:, :d], by_theta])
+        return value, np.hstack([slope.T @ self.Z - ALPHA * x[:, :d], by_cut[:, 1:-1]])
 
 
 class Learned(NamedTuple):
@@ -226,7 +226,7 @@ class Learned(NamedTuple):
     def without(self, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
         """Return slopes and centres of models without some folds."""
         found, d = self.models.without(left_out, self.whole), len(self.mean)
-        slopes, cuts = found[:, :d], found[:, d:]
+        slopes, cuts = np.ascontiguousarray(found[:, :d]), found[:, d:]
         return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ self.mean
 
 
