@@ -82,8 +82,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         mechanism is learned, 30 rows draw the shares of classes towards those that they have if
         each range is divided evenly, whatever alpha is.
     max_iter : int, default=100
-        Largest number of steps of a search in `fit`, which makes some searches to choose how classes
-        become ranges.
+        Largest number of steps of a search in `fit`, which makes some searches to choose how
+        classes become ranges.
     random_state : int, RandomState instance or None, default=None
         Not used: `fit` is deterministic.
     average : bool, default=True
