@@ -228,7 +228,7 @@ def contributions(model: Any, X: Any) -> NDArray[np.float64]:
     --------
     >>> import numpy as np
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.evaluate import contributions
     >>> X, y = make_synthetic(200, random_state=0)
     >>> model = OrderedLogit().fit(X, y)
@@ -429,7 +429,7 @@ def bootstrap(
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.evaluate import bootstrap
     >>> X, y = make_synthetic(200, random_state=0)
     >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=20, random_state=0)

@@ -872,7 +872,7 @@ def infer(
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.inference import infer
     >>> X, y = make_synthetic(300, random_state=0)
     >>> result = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y)
@@ -946,7 +946,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.inference import infer, likelihood_ratio
     >>> X, y = make_synthetic(300, random_state=0)
     >>> model = OrderedLogit(alpha=0.0)

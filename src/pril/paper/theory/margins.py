@@ -186,7 +186,7 @@ def margin(
 
     Examples
     --------
-    >>> from pril.theory import margin
+    >>> from pril.paper.theory import margin
     >>> found = margin([[-1.0], [1.0]], [1, 2])
     >>> round(found.gamma, 6)
     1.0
