@@ -1,6 +1,6 @@
 """Change the source at random, one place at a time, and see whether the tests notice.
 
-    python tests/mutations.py 40 --seed 1 src/pril/core src/pril/labels.py
+    python tests/mutations.py 40 --seed 1 src/pril/online src/pril/labels.py
 
 A copy of the project is made. First its tests must pass as they are, which also compiles; then each
 mutation is tried with the tests of its module. Those that survive are printed: each is a missing
@@ -30,22 +30,24 @@ DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 TESTS = {
     "core/nouns": "loop ordered_logit linear one_row",
     "core/rating": "linear batches one_row posterior kernel",
-    "core/linear_engine": "orders linear",
-    "core/loop": "loop ordered_logit linear one_row posterior in_place kernel",
-    "core/recent_errors": "stream_metrics one_row",
-    "core/code_cache": "code_cache",
-    "core/compile_time": "code_cache cli",
+    "online/linear_engine": "orders linear",
+    "online/loop": "loop ordered_logit linear one_row posterior in_place kernel",
+    "online/recent_errors": "stream_metrics one_row",
+    "online/code_cache": "code_cache",
+    "online/compile_time": "code_cache cli",
     "core/coarsening": "coarsening coarsening_by_row likelihood ordered_logit",
-    "core/one_row": "one_row class_weight in_place river",
+    "online/one_row": "one_row class_weight in_place river",
     "core/brackets": "bracket_texts brackets labels",
     "core/rank": "labels class_order linear",
     "core/label": "labels class_order linear",
-    "core/memory": "linear in_place loop one_row orders io",
+    "online/memory": "linear in_place loop one_row orders io",
     "core/parts": "class_order ranges evaluate onnx integrations report",
     "core/docs": "package",
     "core/registry": "package",
     "core/scale": "scale",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
+    "online/coarsening": "coarsening_by_row likelihood ordered_logit",
+    "online": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
     "learners/boosting": "boosting_bins boosting_rows boosting_starts constraints ordered_boosting contributions",
     "learners/ordered_boosting": "parameters ordered_boosting",
     "learners/kernel_pril": "parameters kernel batches",

@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import learning
 from pril.core.arrays import Array
 from pril.core.classifier import dense_rows
 from pril.core.coarsening import Kinds
@@ -40,6 +39,7 @@ from pril.likelihood.fitting import Scale
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
+from pril.online import learning
 
 if TYPE_CHECKING:
     import pandas as pd

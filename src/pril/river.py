@@ -18,7 +18,7 @@ except ImportError as error:
 
 import pril
 from pril.core import ranking
-from pril.core.one_row import MOST_LABELS
+from pril.online.one_row import MOST_LABELS
 
 __all__ = [
     "IntervalAccuracy",

@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.linear_engine import Ratings
 from pril.core.links import LOGIT, Link
+from pril.core.rating import Ratings
 from pril.core.rows import batches, n_rows, rows_within
 from pril.core.weights import mean_over_rows
 from pril.errors import RowError

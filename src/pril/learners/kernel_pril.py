@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from pril.core import nouns
 from pril.core.arrays import Array
 from pril.core.classifier import ThresholdMixin, rows_to_rate
-from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.core.linear_engine import LinearEngine
 from pril.core.scikit import Interval, StrOptions
 from pril.kernels.kernel_engine import KernelEngine, Support
 from pril.kernels.values import Kernel
+from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.online.linear_engine import LinearEngine
 
 __all__ = ["KernelPRIL"]
 

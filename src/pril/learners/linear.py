@@ -20,11 +20,12 @@ from pril.core.classifier import (
     rate_in_batches,
     rows_to_rate,
 )
-from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.core.linear_engine import LinearEngine, Ratings
-from pril.core.one_row import RowStream
-from pril.core.recent_errors import RecentErrors
+from pril.core.rating import Ratings
 from pril.core.scikit import Interval, StrOptions
+from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.online.linear_engine import LinearEngine
+from pril.online.one_row import RowStream
+from pril.online.recent_errors import RecentErrors
 
 
 class LinearMixin(ABC):

@@ -22,7 +22,6 @@ from pril.core.classifier import (
     rows_to_rate,
 )
 from pril.core.coarsening import Coarsening
-from pril.core.one_row import RowStream
 from pril.core.resampling import read_groups
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
@@ -39,6 +38,7 @@ from pril.learners.boosting.forest_engine import (
     contributions,
     importances,
 )
+from pril.online.one_row import RowStream
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pril.core import learning, ranking
+from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
@@ -31,6 +31,7 @@ from pril.learners.ordered_boosting import fit_watched, learn
 from pril.likelihood import fitting
 from pril.likelihood.rows import Block, Moments, Rows, block_rows, recut
 from pril.likelihood.sums import MOST_DENSE
+from pril.online import learning
 from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Ends
