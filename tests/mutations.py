@@ -1,6 +1,6 @@
 """Change the source at random, one place at a time, and see whether the tests notice.
 
-    python tests/mutations.py 40 --seed 1 src/pril/online src/pril/labels.py
+    python tests/mutations.py 40 --seed 1 src/pril/online src/pril/labels
 
 A copy of the project is made. First its tests must pass as they are, which also compiles; then each
 mutation is tried with the tests of its module. Those that survive are printed: each is a missing
@@ -37,17 +37,17 @@ TESTS = {
     "online/compile_time": "code_cache cli",
     "core/coarsening": "coarsening coarsening_by_row likelihood ordered_logit",
     "online/one_row": "one_row class_weight in_place river",
-    "core/brackets": "bracket_texts brackets labels",
-    "core/rank": "labels class_order linear",
-    "core/label": "labels class_order linear",
+    "labels/brackets": "bracket_texts brackets labels",
+    "labels/rank": "labels class_order linear",
     "online/memory": "linear in_place loop one_row orders io",
-    "core/parts": "class_order ranges evaluate onnx integrations report",
+    "bases/parts": "class_order ranges evaluate onnx integrations report",
     "core/docs": "package",
     "core/registry": "package",
-    "core/scale": "scale",
+    "labels/scale": "scale",
     "core": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
     "online/coarsening": "coarsening_by_row likelihood ordered_logit",
     "online": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
+    "bases": "parameters linear class_weight labels batches class_order one_row loop in_place orders",
     "learners/boosting": "boosting_bins boosting_rows boosting_starts constraints ordered_boosting contributions",
     "learners/ordered_boosting": "parameters ordered_boosting",
     "learners/kernel_pril": "parameters kernel batches",

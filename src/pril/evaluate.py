@@ -11,14 +11,14 @@ from sklearn.base import clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import ranking
-from pril.core.classifier import by_class, dense_rows, naming_rows
-from pril.core.parts import Parts, reference_of_words, units_of_features
-from pril.core.resampling import Bootstrap
+from pril.bases.classifier import by_class, dense_rows, naming_rows
+from pril.bases.parts import Parts, reference_of_words, units_of_features
+from pril.bases.weights import read_weights
 from pril.core.scikit import safe_indexing
-from pril.core.weights import read_weights
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
+from pril.labels import ranking
+from pril.labels.resampling import Bootstrap
 from pril.online import learning
 from pril.online.learning import OnlineClassifier
 

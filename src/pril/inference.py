@@ -13,17 +13,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from pril.bases.classifier import dense_rows
+from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
+from pril.bases.weights import read_weights
 from pril.core.arrays import Array
-from pril.core.classifier import dense_rows
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
-from pril.core.parts import Parts, reference_of_words, scale_of_features, units_of_features
-from pril.core.resampling import check_level, read_groups
 from pril.core.rows import batches
-from pril.core.scale import read_numbers
-from pril.core.weights import read_weights
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError, shown
+from pril.labels.resampling import check_level, read_groups
+from pril.labels.scale import read_numbers
 from pril.likelihood import fitting
 from pril.likelihood.errors import (
     MOVED,

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from pril.core.classifier import ThresholdMixin
+from pril.bases.classifier import ThresholdMixin
 from pril.errors import InputError, InputTypeError
 from pril.learners.linear import LinearMixin
 from pril.online import loop

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from pril.core import nouns
-from pril.core.arrays import Array
-from pril.core.classifier import (
+from pril.bases.classifier import (
     ThresholdMixin,
     by_class,
     check_ready,
     rate_in_batches,
     rows_to_rate,
 )
+from pril.core import nouns
+from pril.core.arrays import Array
 from pril.core.rating import Ratings
 from pril.core.scikit import Interval, StrOptions
 from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier

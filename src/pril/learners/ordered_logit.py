@@ -12,16 +12,16 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from pril.bases.classifier import ProbabilityMixin, ThresholdMixin, by_class
+from pril.bases.weights import read_weights
 from pril.core import nouns
 from pril.core.arrays import Array
-from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.core.coarsening import Coarsening, Kinds
 from pril.core.docs import filled
 from pril.core.links import LINKS, Link
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import unchanged_on_failure
-from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting

@@ -9,12 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pril.core import nouns, ranking, rating
+from pril.core import nouns, rating
 from pril.core.arrays import Array
 from pril.core.links import LOGIT
 from pril.core.rating import Ratings
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
+from pril.labels import ranking
 from pril.online.memory import Layout, Memory
 
 FAR = 10.0  # standard deviations from zero, where learners are little better than chance

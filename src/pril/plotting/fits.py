@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from pril.bases.parts import Parts
 from pril.core.coarsening import Coarsening, offset_name
-from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import BootstrapResult
 from pril.inference import Inference, Intervals

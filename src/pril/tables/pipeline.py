@@ -8,7 +8,7 @@ from typing import Any, Self
 from sklearn import pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core.parts import Parts
+from pril.bases.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.online.one_row import RowStream
 from pril.online.recent_errors import RecentErrors

@@ -18,9 +18,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pril.core import ranking
+from pril.bases.classifier import rows_to_rate
 from pril.core.arrays import Array
-from pril.core.classifier import rows_to_rate
 from pril.core.nouns import Dense
 from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
@@ -28,6 +27,7 @@ from pril.core.threads import unchanged_on_failure
 from pril.core.words import count
 from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
+from pril.labels import ranking
 from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
 from pril.online import learning
