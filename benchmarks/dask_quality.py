@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 import pril.dask
 from pril import PRIL, PolynomialMap
 from pril.dask import mix
-from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.labels import make_intervals
+from pril.paper.datasets import load_abalone, load_parkinsons, make_synthetic
 from workloads import table
 
 BLOCKS, STRIDES = 8, (1.0, 1.5, 2.0, 3.0)

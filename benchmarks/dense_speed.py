@@ -5,9 +5,10 @@ from sklearn.linear_model import Perceptron
 
 from handwritten import pril as handwritten
 from pril import PRIL
-from pril.core import loop, nouns
-from pril.core.memory import Layout, Memory
+from pril.core import nouns
 from pril.core.rows import Dense, frozen
+from pril.online import loop
+from pril.online.memory import Layout, Memory
 from workloads import K, best_times, dense, table
 
 

@@ -8,7 +8,7 @@ the seed 0; the numbers here are from another one.
 
 import numpy as np
 
-from pril.core.recent_errors import ErrorAlarm
+from pril.online.recent_errors import ErrorAlarm
 
 ROWS, STREAMS, CHANGE, SEED = 50_000, 60, 5_000, 1
 

@@ -23,7 +23,7 @@ CALLS = {  # what is done before, and what is measured
 PROGRAM = """
 import time
 import numpy as np
-import pril.core.loop
+import pril.online.loop
 import pril.learners.boosting.compiled
 from pril import {name}
 X, y = np.random.default_rng(0).normal(size=(100, 5)), np.arange(100) % 3

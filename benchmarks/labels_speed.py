@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pril import PRIL
-from pril.core import ranking
+from pril.labels import ranking
 from workloads import table
 
 N = 200_000

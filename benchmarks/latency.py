@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from pril import PRIL
-from pril.core import ranking
+from pril.labels import ranking
 from workloads import K, dense, table
 
 FIRST_CALL = """

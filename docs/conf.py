@@ -16,7 +16,7 @@ import pril
 from pril.core.registry import LEARNERS
 
 # That something compiles is no result of an example.
-logging.getLogger("pril.core.compile_time").setLevel(logging.ERROR)
+logging.getLogger("pril.online.compile_time").setLevel(logging.ERROR)
 
 project = "pril"
 author = "The pril developers"

@@ -7,7 +7,7 @@ kernel (`KernelPRIL`), similarities to landmark rows (`LandmarkFeatures`), or th
 of a polynomial kernel (`PolynomialMap`).
 
 Data: the synthetic set of the PRIL paper, a saddle over the unit square cut into five ranks;
-`pril.datasets.make_synthetic` makes it.
+`pril.paper.datasets.make_synthetic` makes it.
 """
 
 import time
@@ -18,9 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pril import PRIL, KernelPRIL, LandmarkFeatures, OrderedLogit, PolynomialMap
-from pril.datasets import make_synthetic
 from pril.labels import make_intervals
 from pril.metrics import interval_absolute_error
+from pril.paper.datasets import make_synthetic
 
 X, rank = make_synthetic(2000, random_state=0)
 X_new, rank_new = make_synthetic(2000, random_state=1)

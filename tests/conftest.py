@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pril.core.compile_time import compile_time
+from pril.online.compile_time import compile_time
 from tables import snapshot
 
 # The first example of a test may compile. The same examples are tried in every run.

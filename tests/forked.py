@@ -77,7 +77,7 @@ if __name__ == "__main__" and sys.argv[1] == "serve":
     import pril.tables.training
     from pril.cli import printing
     from pril.cli.main import main
-    from pril.core.compile_time import compile_time
+    from pril.online.compile_time import compile_time
 
     compile_time.was_told, printing.FIRST_SECONDS = True, 1e6
     pril.OrderedLogit().fit([[0.0], [1.0]], [1, 2]).predict([[0.0]])  # loads compiled code

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core import coarsening, coarsening_by_row, nouns
+from pril.core import coarsening, nouns
+from pril.online import coarsening_by_row
 
 
 def predict(f, theta):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from learners import ALL
 from pril import PRIL, MulticlassPerceptron, PredictionRanges
-from pril.core import classifier
+from pril.bases import classifier
 
 CONTAINERS = [np.asarray, csr_array]
 METHODS = ("predict", "latent", "decision_function", "predict_proba", "predict_range")

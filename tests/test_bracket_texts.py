@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pril import OrderedLogit
-from pril.core import ranking
-from pril.core.brackets import Brackets, Spelling
 from pril.errors import InputError, RowError
-from pril.labels import bracket_names, find_edges, from_bounds, from_brackets
+from pril.labels import bracket_names, find_edges, from_bounds, from_brackets, ranking
+from pril.labels.brackets import Brackets, Spelling
 
 INF = np.inf
 NO_LABEL = [np.nan, np.nan]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import pril
-from pril.core.brackets import Spelling
 from pril.io import model_files
 from pril.labels import from_bounds
+from pril.labels.brackets import Spelling
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.cluster import cluster_run
 from pril.tables.label_columns import Brackets, Edges, Ends

@@ -783,7 +783,7 @@ def test_audit(good, bad, tmp_path):
     result = json.loads(good("audit", "t.csv", *RANGES, "--json"))
     X, y = pd.DataFrame(make_rows()), [(row["low"], row["high"]) for row in make_rows()]
     from pril import ColumnEncoder
-    from pril.theory import audit
+    from pril.paper.theory import audit
 
     expected = audit(ColumnEncoder().fit_transform(X[["size", "age", "town"]]), y, classes=GRADES)
     assert [bound["bound"] for bound in result["bounds"]] == [

@@ -18,12 +18,12 @@ from numba.core import config
 
 import pril
 from pril.cli.printing import Printer
-from pril.core import code_cache
-from pril.core.compile_time import compile_time
+from pril.online import code_cache
+from pril.online.compile_time import compile_time
 
 # Two types of one name, whose fields are in another order.
 MODULES = {
-    "steps.py": "from pril.core.code_cache import cached\n"
+    "steps.py": "from pril.online.code_cache import cached\n"
     "half = cached()(lambda x: x / 2 if x > 2 else x)\n"
     "double = cached()(lambda x: x * 2)\n"
     "adding = lambda one: cached()(lambda x: x + one)\n"
@@ -179,7 +179,7 @@ def test_code_that_others_may_have_written_is_not_run(
     path.write_bytes(sealed(pickle.dumps(Evil(tmp_path / "mark"))))
     untrusted = folder if of_folder else path
     change(untrusted)
-    with caplog.at_level(logging.INFO, "pril.core.code_cache"):
+    with caplog.at_level(logging.INFO, "pril.online.code_cache"):
         for number in (3, 3.5):  # two files are looked for
             assert fresh().half(number) == number / 2
     assert not (tmp_path / "mark").exists()
@@ -315,7 +315,7 @@ def test_a_full_disk_leaves_nothing(folder, full_disk):
 
 
 def test_that_it_compiles_is_told_once(folder, monkeypatch, caplog):
-    monkeypatch.setattr("pril.core.compile_time.LONG", 0.0)
+    monkeypatch.setattr("pril.online.compile_time.LONG", 0.0)
     monkeypatch.setattr(compile_time, "was_told", False)
     before, steps = compile_time.seconds, fresh()
     assert [steps.half(3), steps.double(3)] == [1.5, 6]
@@ -356,7 +356,7 @@ def test_a_change_of_any_compiled_module_is_noticed():
         name = ".".join(("pril", *path.relative_to(source).with_suffix("").parts))
         modules[name.removesuffix(".__init__")] = set(imports(path))
     for name, imported in modules.items():
-        if {"numba", "llvmlite", "pril.core.code_cache"} & imported:
+        if {"numba", "llvmlite", "pril.online.code_cache"} & imported:
             assert name in listed, name
         if name in listed:
-            assert imported & modules.keys() - {"pril.core"} <= listed, name
+            assert imported & modules.keys() - {"pril.core", "pril.online"} <= listed, name

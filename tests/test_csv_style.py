@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 import pril
-from pril.core.brackets import GROUPS
 from pril.errors import InputError, RowError
+from pril.labels.brackets import GROUPS
 from pril.tables.opening import open_table
 from pril.tables.text import CsvStyle, Transcoded, csv_blocks
 

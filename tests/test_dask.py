@@ -46,9 +46,9 @@ from pril import (
     WidrowHoff,
 )
 from pril.dask.blocks import blocks_of
-from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import FeatureRangeWarning
 from pril.labels import ClassOrderWarning, make_intervals
+from pril.paper.datasets import load_abalone, load_parkinsons, make_synthetic
 from strategies import cuts, exact_streams
 from tables import assert_same_model
 

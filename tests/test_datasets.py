@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pril import datasets
-from pril.datasets import load_abalone, load_parkinsons, make_synthetic
+from pril.paper import datasets
+from pril.paper.datasets import load_abalone, load_parkinsons, make_synthetic
 
 CUTS = np.array([-1, -0.1, 0.25, 1])
 

@@ -20,11 +20,11 @@ from sklearn.preprocessing import (
 
 import reference
 from pril import MPRIL, PRIL, ColumnEncoder, MulticlassPerceptron, OrderedLogit
-from pril.datasets import make_synthetic
 from pril.evaluate import bootstrap, progressive
 from pril.inference import infer
 from pril.labels import make_intervals
 from pril.metrics import interval_absolute_error
+from pril.paper.datasets import make_synthetic
 
 X = np.array([[0.5], [-0.5], [0.25], [-0.25]])
 y = [(2, 3), (1, 1), (None, 2), (1, 2)]

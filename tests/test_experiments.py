@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import reference
-from pril import PRIL, WidrowHoff, experiments
-from pril.experiments import SYNTHETIC, Curve, Settings, Trial
+from pril import PRIL, WidrowHoff
+from pril.paper import experiments
+from pril.paper.experiments import SYNTHETIC, Curve, Settings, Trial
 
 
 @pytest.fixture

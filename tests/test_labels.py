@@ -17,7 +17,6 @@ from sklearn.exceptions import DataConversionWarning
 import pril
 import reference
 from pril import PRIL
-from pril.core import ranking
 from pril.errors import RowError
 from pril.labels import (
     ClassOrderWarning,
@@ -28,6 +27,7 @@ from pril.labels import (
     krippendorff_alpha,
     krippendorff_interval,
     make_intervals,
+    ranking,
     to_ranks,
 )
 from pril.metrics import interval_absolute_error, interval_accuracy

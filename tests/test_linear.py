@@ -32,11 +32,11 @@ from pril import (
     PRank,
     WidrowHoff,
 )
-from pril.datasets import make_synthetic
 from pril.errors import FeatureRangeWarning
 from pril.evaluate import progressive
 from pril.labels import ClassOrderWarning
 from pril.metrics import interval_accuracy_scorer, neg_interval_absolute_error_scorer
+from pril.paper.datasets import make_synthetic
 
 THRESHOLDED = linear(has_thresholds=True)
 INTERVALS = linear(takes_ranges=True)

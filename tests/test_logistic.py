@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from pril.core import loop, rating
+from pril.core import rating
 from pril.core.links import LINKS
 from pril.learners.boosting import compiled
+from pril.online import loop
 
 numbers = st.integers(-250 * 2**30, 250 * 2**30).map(lambda k: k / 2**30) | st.integers(-250, 250)
 thresholds = st.lists(numbers, min_size=0, max_size=5).map(

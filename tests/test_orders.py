@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chisquare
 
 from pril import PRIL
-from pril.core import linear_engine
-from pril.core.linear_engine import Batch
+from pril.online import linear_engine
+from pril.online.linear_engine import Batch
 
 
 def draw(n, rng, without=()):

@@ -26,7 +26,7 @@ RECORDS = ("Warning", ".Curve", ".Settings", ".Progress", ".BootstrapResult", ".
 ROOT = Path(__file__).parents[1]
 MODULES = [
     "dask",
-    "datasets",
+    "paper.datasets",
     "errors",
     "features",
     "evaluate",
@@ -38,8 +38,8 @@ MODULES = [
     "ranges",
     "river",
     "rules",
-    "theory",
-    "experiments",
+    "paper.theory",
+    "paper.experiments",
 ]
 
 

@@ -15,10 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 from pril import PRIL, ColumnEncoder, KernelPRIL, MulticlassPerceptron, OrderedLogit
 from pril.core.coarsening import Coarsening
-from pril.datasets import make_synthetic
 from pril.evaluate import bootstrap
 from pril.inference import infer
 from pril.metrics import calibration_error, interval_absolute_error
+from pril.paper.datasets import make_synthetic
 from pril.plotting import (
     CoarseningDisplay,
     IntervalConfusionDisplay,

@@ -28,9 +28,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import pril
 from learners import ALL
-from pril.core import learning, ranking
 from pril.io import archive
+from pril.labels import ranking
 from pril.metrics import interval_absolute_error, interval_accuracy
+from pril.online import learning
 from pril.tables import files, text
 from pril.tables.checkpoints import hold, lock_of
 from pril.tables.opening import open_table

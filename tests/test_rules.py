@@ -7,8 +7,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from pril import PRIL, PassiveAggressive
-from pril.core import code_cache
 from pril.errors import InputError, InputTypeError
+from pril.online import code_cache
 from pril.rules import RuleLearner, nudge, step_of
 
 

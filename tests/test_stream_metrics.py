@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pril
-from pril.core.recent_errors import IGNORED, LEAST_DEVIATION, MOST, WARM_UP, ErrorAlarm
+from pril.online.recent_errors import IGNORED, LEAST_DEVIATION, MOST, WARM_UP, ErrorAlarm
 from tables import GRADES, assert_same_model, make_rows, write_csv, write_jsonl
 
 ENDS = ("--lower", "low", "--upper", "high")

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 import reference
 from pril import MPRIL, PRIL, PRank
 from pril.evaluate import progressive
-from pril.theory import (
+from pril.paper.theory import (
     Bound,
     audit,
     general_mistake_bound,

@@ -20,8 +20,8 @@ Around them:
 - Pipeline: scikit-learn's, which also serves one row at a time; fit_table: from a table on disk
 - save, load, load_notes: models in files; report: a page on how good a model is
 
-Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, datasets,
-theory, experiments, rules, io, errors; and with other libraries: dask, river, onnx, torch.
+Modules: labels (from votes, brackets, strings), metrics, evaluate, inference, plotting, rules,
+paper (its theory, experiments and data), io, errors; and with others: dask, river, onnx, torch.
 
 ``help(pril.PRIL)`` explains one of them; the command ``pril`` works on tables.
 """
@@ -33,19 +33,17 @@ from pril.core.registry import LEARNERS as _LEARNERS
 
 if _typing.TYPE_CHECKING:
     from pril import dask as dask
-    from pril import datasets as datasets
     from pril import errors as errors
     from pril import evaluate as evaluate
-    from pril import experiments as experiments
     from pril import inference as inference
     from pril import io as io
     from pril import labels as labels
     from pril import metrics as metrics
     from pril import onnx as onnx
+    from pril import paper as paper
     from pril import plotting as plotting
     from pril import river as river
     from pril import rules as rules
-    from pril import theory as theory
     from pril import torch as torch
     from pril.core.registry import *
     from pril.features import *
@@ -74,19 +72,17 @@ _HOMES = {learner.name: learner.module for learner in _LEARNERS} | {
 }
 _MODULES = (
     "dask",
-    "datasets",
     "errors",
     "evaluate",
-    "experiments",
     "inference",
     "io",
     "labels",
     "metrics",
     "onnx",
+    "paper",
     "plotting",
     "river",
     "rules",
-    "theory",
     "torch",
 )
 

@@ -11,15 +11,16 @@ from sklearn.base import clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import learning, ranking
-from pril.core.classifier import by_class, dense_rows, naming_rows
-from pril.core.learning import OnlineClassifier
-from pril.core.parts import Parts, reference_of_words, units_of_features
-from pril.core.resampling import Bootstrap
+from pril.bases.classifier import by_class, dense_rows, naming_rows
+from pril.bases.parts import Parts, reference_of_words, units_of_features
+from pril.bases.weights import read_weights
 from pril.core.scikit import safe_indexing
-from pril.core.weights import read_weights
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
+from pril.labels import ranking
+from pril.labels.resampling import Bootstrap
+from pril.online import learning
+from pril.online.learning import OnlineClassifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,7 +229,7 @@ def contributions(model: Any, X: Any) -> NDArray[np.float64]:
     --------
     >>> import numpy as np
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.evaluate import contributions
     >>> X, y = make_synthetic(200, random_state=0)
     >>> model = OrderedLogit().fit(X, y)
@@ -429,7 +430,7 @@ def bootstrap(
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.evaluate import bootstrap
     >>> X, y = make_synthetic(200, random_state=0)
     >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=20, random_state=0)

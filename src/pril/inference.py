@@ -13,18 +13,17 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import learning
+from pril.bases.classifier import dense_rows
+from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
+from pril.bases.weights import read_weights
 from pril.core.arrays import Array
-from pril.core.classifier import dense_rows
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
-from pril.core.parts import Parts, reference_of_words, scale_of_features, units_of_features
-from pril.core.resampling import check_level, read_groups
 from pril.core.rows import batches
-from pril.core.scale import read_numbers
-from pril.core.weights import read_weights
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError, shown
+from pril.labels.resampling import check_level, read_groups
+from pril.labels.scale import read_numbers
 from pril.likelihood import fitting
 from pril.likelihood.errors import (
     MOVED,
@@ -40,6 +39,7 @@ from pril.likelihood.fitting import Scale
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
+from pril.online import learning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -872,7 +872,7 @@ def infer(
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.inference import infer
     >>> X, y = make_synthetic(300, random_state=0)
     >>> result = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y)
@@ -946,7 +946,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.inference import infer, likelihood_ratio
     >>> X, y = make_synthetic(300, random_state=0)
     >>> model = OrderedLogit(alpha=0.0)

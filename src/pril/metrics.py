@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from pril.core import ranking
+from pril.bases.weights import mean_over_rows, read_weights
 from pril.core.arrays import Array, Ranks
 from pril.core.docs import filled
 from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
-from pril.core.weights import mean_over_rows, read_weights
 from pril.errors import ClassOrderWarning, InputError
+from pril.labels import ranking
 
 __all__ = [
     "IntervalScorer",

@@ -35,9 +35,9 @@ try:
 except ImportError as error:  # pragma: no cover - the extra is missing
     raise MissingExtraError("pril.onnx needs skl2onnx", "onnx") from error
 
-from pril.core.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
+from pril.bases.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
+from pril.bases.parts import Parts
 from pril.core.links import LINKS
-from pril.core.parts import Parts
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest

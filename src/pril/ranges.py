@@ -16,12 +16,13 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import classifier, ranking
+from pril.bases import classifier
+from pril.bases.parts import Parts, learns
 from pril.core.arrays import Array
-from pril.core.parts import Parts, learns
-from pril.core.resampling import Groups, read_groups
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError, RowError, shown
+from pril.labels import ranking
+from pril.labels.resampling import Groups, read_groups
 
 __all__ = ["PredictionRanges"]
 

@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from pril import plotting
-from pril.core import ranking, words
+from pril.bases.classifier import by_class
+from pril.bases.parts import Parts, model_name
+from pril.core import words
 from pril.core.arrays import Array
-from pril.core.classifier import by_class
-from pril.core.parts import Parts, model_name
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
 from pril.errors import InputError, import_extra, shown
 from pril.inference import infer
 from pril.io import model_files
+from pril.labels import ranking
 from pril.metrics import N_BINS, Evaluation, Outcomes, bins_for, pick_scores
 from pril.plotting.drawing import INSIDE, OUTSIDE, rated
 from pril.plotting.predictions import confusion, grid_of

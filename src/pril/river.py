@@ -17,8 +17,8 @@ except ImportError as error:
     raise MissingExtraError("pril.river needs River", "river") from error
 
 import pril
-from pril.core import ranking
-from pril.core.one_row import MOST_LABELS
+from pril.labels import ranking
+from pril.online.one_row import MOST_LABELS
 
 __all__ = [
     "IntervalAccuracy",

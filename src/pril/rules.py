@@ -9,12 +9,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from pril.core import loop
-from pril.core.classifier import ThresholdMixin
-from pril.core.learning import OnlineClassifier
-from pril.core.loop import nudge
+from pril.bases.classifier import ThresholdMixin
 from pril.errors import InputError, InputTypeError
 from pril.learners.linear import LinearMixin
+from pril.online import loop
+from pril.online.learning import OnlineClassifier
+from pril.online.loop import nudge
 
 __all__ = ["RuleLearner", "nudge", "step_of"]
 

@@ -236,7 +236,7 @@ def audit(
 
     Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good
     """
-    from pril import theory
+    from pril.paper import theory
     from pril.tables.training import Run
 
     task = replace(options.task(csv), holdout=0.0)
@@ -266,7 +266,7 @@ def reproduce(
 
     Example: pril reproduce --quick --out output
     """
-    from pril import experiments
+    from pril.paper import experiments
 
     with printer.progress("repetition") as progress:
 

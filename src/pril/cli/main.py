@@ -192,7 +192,7 @@ def _printing_log(name: str, level: int = logging.INFO) -> Iterator[None]:
 def _saying_that_it_compiles(arguments: list[str]) -> AbstractContextManager[None]:
     """Print that something is being compiled."""
     is_quiet = {"--quiet", "-q"} & {*arguments}
-    return _printing_log("pril.core.compile_time", logging.ERROR if is_quiet else logging.INFO)
+    return _printing_log("pril.online.compile_time", logging.ERROR if is_quiet else logging.INFO)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import Any
 
-from pril.core.compile_time import compile_time
 from pril.core.words import count, printable
 from pril.errors import UnavailableError
+from pril.online.compile_time import compile_time
 
 FIRST_SECONDS = 1.0  # of silence at the start
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal

@@ -22,7 +22,7 @@ from pril.core import words
 from pril.errors import InputError, naming_file, shown
 
 if TYPE_CHECKING:
-    from pril.core.recent_errors import ErrorReports
+    from pril.online.recent_errors import ErrorReports
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
     from pril.tables.model import FitNotes, LoadedModel
@@ -359,7 +359,7 @@ def stream(
 
     Example: tail -f ratings.jsonl | pril stream flats.pril -o flats.pril
     """
-    from pril.core.recent_errors import ErrorReports
+    from pril.online.recent_errors import ErrorReports
     from pril.tables.checkpoints import hold, lock_of
     from pril.tables.json_lines import StreamOptions
     from pril.tables.stream import LineStream, Stopped, StreamRun

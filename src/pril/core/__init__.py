@@ -1,1 +1,1 @@
-"""What every learner is made of."""
+"""What all rooms share: rows, links, threads, the list of learners, parts of scikit-learn."""

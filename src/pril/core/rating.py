@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -43,6 +43,15 @@ CELLS = 1 << 18  # of X
 BATCH = 1 << 13  # scores
 # Counting thresholds is faster than a binary search, unless there are many or few scores.
 MANY, FEW = 32, 64
+
+
+class Ratings(NamedTuple):
+    """Ranks and scores of some rows."""
+
+    rank: Array  # (n,)
+    scores: Array  # (n, scores)
+    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
+
 
 # --- From a state to a model ---------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core.parts import Parts
+from pril.bases.parts import Parts
 from pril.core.scikit import validate_params
 from pril.dask.blocks import (
     Blocks,

@@ -22,11 +22,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import ranking
+from pril.bases.parts import Parts
 from pril.core.arrays import Array
-from pril.core.parts import Parts
 from pril.dask.client import Cluster, collect_warnings, tree_sum
 from pril.errors import InputError, InputTypeError
+from pril.labels import ranking
 
 NO_ROWS = "X has no rows in any block, and at least one is needed to learn from"
 Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy parts

@@ -18,12 +18,12 @@ import numpy as np
 from dask import delayed
 from distributed import get_worker
 
-from pril.core import ranking
+from pril.bases.weights import read_weights
 from pril.core.arrays import Array
-from pril.core.weights import read_weights
 from pril.dask.blocks import Blocks, errors_name_block, model_of_features
 from pril.dask.client import Cluster
 from pril.errors import InputTypeError, RowError
+from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T

@@ -15,18 +15,19 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from dask import delayed
 
-from pril.core import learning, ranking
+from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.core.linear_engine import Batch
 from pril.core.threads import available_memory
-from pril.core.weights import class_weights, label_weights
 from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
+from pril.labels import ranking
 from pril.likelihood import fitting
 from pril.likelihood.rows import Block, Rows, block_rows
 from pril.likelihood.sums import MOST_DENSE
+from pril.online import learning
+from pril.online.linear_engine import Batch
 
 T = TypeVar("T")
 

@@ -24,13 +24,14 @@ from dask import delayed
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
-from pril.core import learning, rating
+from pril.core import rating
 from pril.core.arrays import Array
-from pril.core.learning import Patience
-from pril.core.memory import Memory
 from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
+from pril.online import learning
+from pril.online.learning import Patience
+from pril.online.memory import Memory
 
 Mode = Literal["chain", "mix"]
 

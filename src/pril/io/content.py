@@ -150,7 +150,7 @@ class LabelsNode(_Object, tag="labels"):
 
     @classmethod
     def of(cls, labels: Any) -> LabelsNode:
-        from pril.core.ranking import check_classes, is_range, plain
+        from pril.labels.ranking import check_classes, is_range, plain
 
         array = labels if isinstance(labels, np.ndarray) else check_classes(labels)
         values = [plain(label) for label in array.tolist()]

@@ -91,7 +91,7 @@ def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None 
     >>> again.predict([[-2.0], [2.0]])
     array([1, 3])
     """
-    from pril.core.parts import Parts
+    from pril.bases.parts import Parts
 
     try:
         kept = getattr(Parts.of(model).learner, "file_notes_", {})
@@ -194,7 +194,7 @@ def load(path: str | PathLike[str]) -> Any:
     >>> np.array_equal(again.thresholds_, model.thresholds_)
     True
     """
-    from pril.core.parts import Parts
+    from pril.bases.parts import Parts
 
     model, about = read(path, kind="model")
     Parts.of(model).learner.file_notes_ = about.notes
@@ -237,7 +237,7 @@ def write(
 
     What could not be read is not written: `verify` reads it first.
     """
-    from pril.core.parts import model_name
+    from pril.bases.parts import model_name
 
     if kind == "model":
         _check_fitted(content)
@@ -340,7 +340,7 @@ def _as_damage(path: str | PathLike[str], kind: type[Exception] = Exception) -> 
 def _check_fitted(model: Any) -> None:
     from sklearn.utils.validation import check_is_fitted
 
-    from pril.core.parts import Parts
+    from pril.bases.parts import Parts
 
     parts = Parts.of(model)
     check_is_fitted(parts.learner)

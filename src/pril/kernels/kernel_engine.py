@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from pril.core import nouns, ranking, rating
+from pril.core import nouns, rating
 from pril.core.arrays import Array
-from pril.core.linear_engine import Batch, LinearEngine, Ratings
-from pril.core.memory import Layout, Memory
+from pril.core.rating import Ratings
 from pril.core.rows import batches, check_cells, not_finite_error
 from pril.core.scikit import get_namespace, validate_data
 from pril.errors import InputError
 from pril.kernels.values import Kernel, joined, like, namespace, roomy, scattered, taken, to_numpy
+from pril.labels import ranking
+from pril.online.linear_engine import Batch, LinearEngine
+from pril.online.memory import Layout, Memory
 
 # Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.

@@ -11,12 +11,12 @@ from joblib import effective_n_jobs
 from scipy.sparse import csr_array, issparse, vstack
 from sklearn.metrics.pairwise import KERNEL_PARAMS, pairwise_kernels
 
-from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.rows import batches
 from pril.core.scikit import convert_to_numpy, get_namespace
 from pril.core.threads import ONE_BLAS_THREAD
 from pril.errors import InputError
+from pril.labels import ranking
 
 # How many kernel values `Kernel.scores` holds at once, measured by benchmarks/kernel_speed.py. On a
 # CPU they should stay in cache; on an accelerator, few large products are faster than many small.

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted
 
+from pril.bases.classifier import ThresholdMixin, rows_to_rate
 from pril.core import nouns
 from pril.core.arrays import Array
-from pril.core.classifier import ThresholdMixin, rows_to_rate
-from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.core.linear_engine import LinearEngine
 from pril.core.scikit import Interval, StrOptions
 from pril.kernels.kernel_engine import KernelEngine, Support
 from pril.kernels.values import Kernel
+from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.online.linear_engine import LinearEngine
 
 __all__ = ["KernelPRIL"]
 

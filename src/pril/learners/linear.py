@@ -11,20 +11,21 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from pril.core import nouns
-from pril.core.arrays import Array
-from pril.core.classifier import (
+from pril.bases.classifier import (
     ThresholdMixin,
     by_class,
     check_ready,
     rate_in_batches,
     rows_to_rate,
 )
-from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.core.linear_engine import LinearEngine, Ratings
-from pril.core.one_row import RowStream
-from pril.core.recent_errors import RecentErrors
+from pril.core import nouns
+from pril.core.arrays import Array
+from pril.core.rating import Ratings
 from pril.core.scikit import Interval, StrOptions
+from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.online.linear_engine import LinearEngine
+from pril.online.one_row import RowStream
+from pril.online.recent_errors import RecentErrors
 
 
 class LinearMixin(ABC):

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from pril.core import ranking
-from pril.core.arrays import Array
-from pril.core.classifier import (
+from pril.bases.classifier import (
     OrdinalLearner,
     ProbabilityMixin,
     ThresholdMixin,
@@ -21,14 +19,15 @@ from pril.core.classifier import (
     naming_rows,
     rows_to_rate,
 )
+from pril.bases.weights import class_weights, label_weights, read_weights
+from pril.core.arrays import Array
 from pril.core.coarsening import Coarsening
-from pril.core.one_row import RowStream
-from pril.core.resampling import read_groups
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import aside, n_threads, unchanged_on_failure
-from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
+from pril.labels import ranking
+from pril.labels.resampling import read_groups
 from pril.learners.boosting import cross_fitting
 from pril.learners.boosting.cross_fitting import Watch
 from pril.learners.boosting.features import find_categories
@@ -39,6 +38,7 @@ from pril.learners.boosting.forest_engine import (
     contributions,
     importances,
 )
+from pril.online.one_row import RowStream
 
 
 class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):

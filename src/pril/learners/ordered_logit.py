@@ -12,19 +12,16 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import learning, nouns
+from pril.bases.classifier import ProbabilityMixin, ThresholdMixin, by_class
+from pril.bases.weights import read_weights
+from pril.core import nouns
 from pril.core.arrays import Array
-from pril.core.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.core.coarsening import Coarsening, Kinds
 from pril.core.docs import filled
-from pril.core.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.core.linear_engine import Batch
 from pril.core.links import LINKS, Link
-from pril.core.memory import Memory
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import unchanged_on_failure
-from pril.core.weights import read_weights
 from pril.errors import InputError, shown
 from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
@@ -32,6 +29,10 @@ from pril.likelihood.by_row import ByRow
 from pril.likelihood.chosen import Choice
 from pril.likelihood.errors import Errors, separated
 from pril.likelihood.rows import Block, InMemory, Rows
+from pril.online import learning
+from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
+from pril.online.linear_engine import Batch
+from pril.online.memory import Memory
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_PARAMETERS = 200  # whose covariance is kept

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from pril.core import ranking
-from pril.core.classifier import rate
-from pril.core.parts import Parts
+from pril.bases.classifier import rate
+from pril.bases.parts import Parts
 from pril.errors import import_extra
+from pril.labels import ranking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from scipy.sparse import issparse
 
-from pril.core.parts import Parts
+from pril.bases.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import contributions
 from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, height_of, short_text

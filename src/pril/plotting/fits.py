@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from pril.bases.parts import Parts
 from pril.core.coarsening import Coarsening, offset_name
-from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import BootstrapResult
 from pril.inference import Inference, Intervals
@@ -297,7 +297,7 @@ class ForestDisplay(drawing.Display):
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.inference import infer
     >>> from pril.plotting import ForestDisplay
     >>> X, y = make_synthetic(100, random_state=0)
@@ -428,7 +428,7 @@ def plot_forest(result: Any, *, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.inference import infer
     >>> from pril.plotting import plot_forest
     >>> X, y = make_synthetic(100, random_state=0)
@@ -469,7 +469,7 @@ def plot_bootstrap(
     Examples
     --------
     >>> from pril import OrderedLogit
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> from pril.evaluate import bootstrap
     >>> from pril.plotting import plot_bootstrap
     >>> X, y = make_synthetic(100, random_state=0)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from pril import metrics
-from pril.core import ranking
-from pril.core.parts import Parts
+from pril.bases.parts import Parts
 from pril.errors import InputTypeError
+from pril.labels import ranking
 from pril.plotting import drawing
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pril.core import range_texts
 from pril.core.arrays import Array
-from pril.core.brackets import GROUPS
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError, shown
+from pril.labels import range_texts
+from pril.labels.brackets import GROUPS
 
 try:
     import pyarrow as pa

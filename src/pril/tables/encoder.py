@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from pril.bases.parts import Parts
 from pril.core.arrays import Array
-from pril.core.parts import Parts
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
 from pril.tables import arrow
 from pril.tables.json_lines import Cells, to_matrix, to_text

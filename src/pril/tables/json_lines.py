@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from pril.core import ranking
 from pril.core.arrays import Array
-from pril.core.brackets import spelled
 from pril.errors import LONGEST, InputError, RowError, shown
+from pril.labels import ranking
+from pril.labels.brackets import spelled
 from pril.tables import arrow
 from pril.tables.text import without_marks
 

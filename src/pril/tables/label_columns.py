@@ -9,11 +9,11 @@ import numpy as np
 from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
-from pril.core import brackets, ranking
 from pril.core.arrays import Array
-from pril.core.range_texts import ClassTexts
-from pril.core.scale import cut_points
 from pril.errors import InputError, RowError
+from pril.labels import brackets, ranking
+from pril.labels.range_texts import ClassTexts
+from pril.labels.scale import cut_points
 from pril.tables import arrow
 from pril.tables.files import Table, TableError
 

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from pril.core import ranking
+from pril.bases.classifier import rate, rate_rows, rows_to_rate
+from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
-from pril.core.classifier import rate, rate_rows, rows_to_rate
-from pril.core.linear_engine import Batch
-from pril.core.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.registry import BY_COMMAND
-from pril.core.scale import Scale
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of
 from pril.errors import InputError, refusing, shown
 from pril.io import model_files
+from pril.labels import ranking
+from pril.labels.scale import Scale
 from pril.metrics import Evaluation, Outcomes, pick_scores
+from pril.online.linear_engine import Batch
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished

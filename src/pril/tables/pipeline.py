@@ -8,10 +8,10 @@ from typing import Any, Self
 from sklearn import pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core.one_row import RowStream
-from pril.core.parts import Parts
-from pril.core.recent_errors import RecentErrors
+from pril.bases.parts import Parts
 from pril.errors import InputError, InputTypeError
+from pril.online.one_row import RowStream
+from pril.online.recent_errors import RecentErrors
 
 __all__ = ["Pipeline"]
 

@@ -17,20 +17,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pril.core import learning, ranking
+from pril.bases.classifier import naming_rows
+from pril.bases.weights import label_weights, read_weights
 from pril.core.arrays import Array
-from pril.core.classifier import naming_rows
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
-from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, shown
+from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.likelihood import fitting
 from pril.likelihood.rows import Block, Moments, Rows, block_rows, recut
 from pril.likelihood.sums import MOST_DENSE
+from pril.online import learning
 from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Ends

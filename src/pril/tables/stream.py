@@ -18,20 +18,21 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pril.core import learning, ranking
+from pril.bases.classifier import rows_to_rate
 from pril.core.arrays import Array
-from pril.core.classifier import rows_to_rate
-from pril.core.linear_engine import Batch
 from pril.core.nouns import Dense
-from pril.core.recent_errors import Alarm, ErrorReports
 from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
 from pril.core.threads import unchanged_on_failure
 from pril.core.words import count
 from pril.errors import InputError, RowError, naming_file, shown
 from pril.io import model_files
+from pril.labels import ranking
 from pril.learners.linear import LinearMixin
 from pril.metrics import Evaluation, pick_scores
+from pril.online import learning
+from pril.online.linear_engine import Batch
+from pril.online.recent_errors import Alarm, ErrorReports
 from pril.tables import json_lines
 from pril.tables.arrow import NUMBER, TEXT, read_words
 from pril.tables.checkpoints import Checkpoint, Finished, Position

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pril.core import ranking
+from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
-from pril.core.weights import class_weights, label_weights
 from pril.core.words import some_of
 from pril.errors import ClassOrderWarning, InputError, RowError, refusing, shown
+from pril.labels import ranking
 from pril.ranges import PredictionRanges, check_promise
 from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows

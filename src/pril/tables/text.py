@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from pril.core.arrays import Array
-from pril.core.brackets import check_marks
 from pril.errors import InputError, RowError, shown
+from pril.labels.brackets import check_marks
 from pril.tables import arrow
 
 # isort: split

@@ -23,14 +23,15 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from pril import __version__
-from pril.core import learning, ranking
+from pril.bases.classifier import rate_rows
 from pril.core.arrays import Array
-from pril.core.classifier import rate_rows
-from pril.core.linear_engine import Batch
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
+from pril.labels import ranking
 from pril.learners.boosting.features import LEAST
 from pril.metrics import Evaluation
+from pril.online import learning
+from pril.online.linear_engine import Batch
 from pril.ranges import Calibration, PredictionRanges, calibrated
 from pril.tables.arrow import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint

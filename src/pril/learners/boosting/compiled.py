@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core.code_cache import alone, cached, part_of_loop
+from pril.online.code_cache import alone, cached, part_of_loop
 
 compiled: Any = cached(nogil=True, error_model="numpy")
 

@@ -12,10 +12,10 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
 from pril.core.arrays import Array
-from pril.core.ranking import columns_of, is_missing, plain
 from pril.core.rows import TIMES, batches, frozen
 from pril.core.scikit import column_indices
 from pril.errors import InputError, InputTypeError, RowError, shown
+from pril.labels.ranking import columns_of, is_missing, plain
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import SET
 

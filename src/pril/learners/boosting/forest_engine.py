@@ -12,10 +12,9 @@ import numpy as np
 from scipy.sparse import issparse
 
 from pril.core.arrays import Array
-from pril.core.linear_engine import Ratings
 from pril.core.links import LOGIT
-from pril.core.loop import compiled_for
 from pril.core.nouns import Csr, Dense
+from pril.core.rating import Ratings
 from pril.core.rows import batches, check_cells, frozen, read_rows
 from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
@@ -24,6 +23,7 @@ from pril.learners.boosting import compiled, shapley
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 from pril.learners.boosting.features import LARGEST, Codes, encoded, feature_name
 from pril.likelihood.chosen import Choice
+from pril.online.loop import compiled_for
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread
 # The arrays of a tree, and of a forest.

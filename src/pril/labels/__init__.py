@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pril.core import brackets, ranking
 from pril.core.arrays import Array, Ranks
-from pril.core.range_texts import ClassTexts
-from pril.core.resampling import Bootstrap
-from pril.core.scale import Scale, cut_points, read_numbers
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
+from pril.labels import brackets, ranking
+from pril.labels.range_texts import ClassTexts
+from pril.labels.resampling import Bootstrap
+from pril.labels.scale import Scale, cut_points, read_numbers
 
 STREAM = 1  # makes the draws of `make_intervals` independent of those of learners
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pril.core import ranking
 from pril.core.arrays import Array, named
 from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
 from pril.errors import InputError
+from pril.labels import ranking
 
 
 def cut_points(edges: Any, name: str = "edges") -> Array:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pril.core.arrays import NO_LABEL, Array, Ranks, named, plain
-from pril.core.brackets import is_range
 from pril.errors import RowError, shown
+from pril.labels.brackets import is_range
 
 # A finite number in text, the same wherever text is read: no marks but a point, no other base.
 NUMBER = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?"

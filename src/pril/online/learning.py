@@ -14,17 +14,17 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import ranking
+from pril.bases.classifier import OrdinalLearner, naming_rows
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
-from pril.core.classifier import OrdinalLearner, naming_rows
 from pril.core.docs import filled
-from pril.core.linear_engine import Batch
 from pril.core.nouns import Record
 from pril.core.rows import frozen, n_rows
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import aside, unchanged_on_failure
-from pril.core.weights import class_weights, label_weights, read_weights
 from pril.errors import InputError
+from pril.labels import ranking
+from pril.online.linear_engine import Batch
 
 SHORTEST_HALF_LIFE = 0.01  # in rounds; with a shorter one the weights of two rounds overflow
 

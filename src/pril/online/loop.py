@@ -34,10 +34,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof
 
-from pril.core import code_cache, nouns
-from pril.core.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
-from pril.core.code_cache import any_order, inserted, on_type, own_function, part_of_loop, prefetch
+from pril.core import nouns
 from pril.core.nouns import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
+from pril.online import code_cache
+from pril.online.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
+from pril.online.code_cache import (
+    any_order,
+    inserted,
+    on_type,
+    own_function,
+    part_of_loop,
+    prefetch,
+)
 
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100

@@ -49,7 +49,7 @@ from numba.core.serialize import dumps
 from numba.extending import intrinsic, overload
 from numba.misc.appdirs import AppDirs
 
-from pril.core.compile_time import compile_time
+from pril.online.compile_time import compile_time
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ log = logging.getLogger(__name__)
 PACKAGE = "pril"
 MODULES = (
     "core.arrays",
-    "core.code_cache",
     "core.coarsening",
-    "core.coarsening_by_row",
-    "core.compile_time",
-    "core.loop",
     "core.nouns",
     "learners.boosting.compiled",
     "learners.boosting.shapley",
+    "online.coarsening_by_row",
+    "online.code_cache",
+    "online.compile_time",
+    "online.loop",
 )
 
 # Settings of numba, from the environment, by which it makes other code from the same source.

@@ -18,13 +18,13 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import ranking
+from pril.bases.weights import mean_over_rows
 from pril.core.arrays import Array
-from pril.core.linear_engine import Ratings
 from pril.core.links import LOGIT, Link
+from pril.core.rating import Ratings
 from pril.core.rows import batches, n_rows, rows_within
-from pril.core.weights import mean_over_rows
 from pril.errors import RowError
+from pril.labels import ranking
 
 # Rows are rated in batches of this many, or fewer if an answer has many numbers a row.
 BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22

@@ -58,7 +58,7 @@ def make_synthetic(
 
     Examples
     --------
-    >>> from pril.datasets import make_synthetic
+    >>> from pril.paper.datasets import make_synthetic
     >>> X, y = make_synthetic(1000, random_state=0)
     >>> X.shape, y.min(), y.max()
     ((1000, 2), np.int64(1), np.int64(5))
@@ -102,7 +102,7 @@ def load_abalone(
 
     Examples
     --------
-    >>> from pril.datasets import load_abalone
+    >>> from pril.paper.datasets import load_abalone
     >>> X, y = load_abalone()  # doctest: +SKIP
     """
     if sex not in ("code", "one-hot"):
@@ -154,7 +154,7 @@ def load_parkinsons(
 
     Examples
     --------
-    >>> from pril.datasets import load_parkinsons
+    >>> from pril.paper.datasets import load_parkinsons
     >>> X, y = load_parkinsons()  # doctest: +SKIP
     """
     if drop not in ("subject", "motor"):

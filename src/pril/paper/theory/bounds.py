@@ -20,7 +20,7 @@ from sklearn.base import clone
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import Progress, progressive
 from pril.learners.linear import MPRIL, PRIL
-from pril.theory.margins import (
+from pril.paper.theory.margins import (
     Constraints,
     Margin,
     exactly,
@@ -104,7 +104,7 @@ def mistake_bound(radius: float, gamma: float, n_classes: int, min_width: int = 
 
     Examples
     --------
-    >>> from pril.theory import mistake_bound
+    >>> from pril.paper.theory import mistake_bound
     >>> mistake_bound(radius=1.0, gamma=0.5, n_classes=3)
     16.0
     """
@@ -156,7 +156,7 @@ def general_mistake_bound(
 
     Examples
     --------
-    >>> from pril.theory import general_mistake_bound
+    >>> from pril.paper.theory import general_mistake_bound
     >>> round(general_mistake_bound([[-1.0], [1.0]], [1, 2], w=[1.0], theta=[0.0]), 6)
     2.0
     """
@@ -234,7 +234,7 @@ def regret_bound(
 
     Examples
     --------
-    >>> from pril.theory import regret_bound
+    >>> from pril.paper.theory import regret_bound
     >>> regret_bound(1000, 1.0, 5, norm=4.0)
     10008.0
     >>> regret_bound(1000, 1.0, 5, norm=4.0, as_printed=True)
@@ -292,7 +292,7 @@ def multiplicative_mistake_bound(
 
     Examples
     --------
-    >>> from pril.theory import multiplicative_mistake_bound
+    >>> from pril.paper.theory import multiplicative_mistake_bound
     >>> round(multiplicative_mistake_bound(10, 3, gamma=0.5), 2)
     101.7
     """
@@ -326,7 +326,7 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 
     Examples
     --------
-    >>> from pril.theory import multiplicative_step
+    >>> from pril.paper.theory import multiplicative_step
     >>> round(multiplicative_step(gamma=0.5, n_classes=3), 4)
     0.1277
     """
@@ -395,7 +395,7 @@ def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any
     --------
     >>> import numpy as np
     >>> from pril import PRIL
-    >>> from pril.theory import regret
+    >>> from pril.paper.theory import regret
     >>> X, y = np.ones((1000, 1)), np.tile([5, 1], 500)
     >>> found = regret(PRIL(average=False), X, y, norm=4.0, classes=range(1, 6))
     >>> found.regret, found.bound
@@ -499,7 +499,7 @@ def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any
 
     Examples
     --------
-    >>> from pril.theory import audit
+    >>> from pril.paper.theory import audit
     >>> print(audit([[-1.1], [1.2], [-2.3]], [1, 2, 1]))  # doctest: +NORMALIZE_WHITESPACE
     rounds                                         3
     mistakes                                       1

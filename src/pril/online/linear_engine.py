@@ -9,12 +9,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pril.core import nouns, ranking, rating
+from pril.core import nouns, rating
 from pril.core.arrays import Array
 from pril.core.links import LOGIT
-from pril.core.memory import Layout, Memory
+from pril.core.rating import Ratings
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
+from pril.labels import ranking
+from pril.online.memory import Layout, Memory
 
 FAR = 10.0  # standard deviations from zero, where learners are little better than chance
 FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
@@ -64,14 +66,6 @@ class Batch:
             return 0
         visited = self.intervals if order is None else self.intervals[order]
         return int(ranking.interval_loss(visited, record.rank).sum())
-
-
-class Ratings(NamedTuple):
-    """Ranks and scores of some rows."""
-
-    rank: Array  # (n,)
-    scores: Array  # (n, scores)
-    cut: Array  # (K + 1,), the thresholds between two infinities, on the scale of the scores
 
 
 class LinearEngine(NamedTuple):
@@ -250,7 +244,7 @@ class LinearEngine(NamedTuple):
         if weights is not None or record is not None or self.growth is not None:
             weights = NO_WEIGHTS if weights is None else weights
             extras = nouns.Extras(weights, self.growth or 1.0, record or NO_RECORD)
-        from pril.core import loop  # which imports numba
+        from pril.online import loop  # which imports numba
 
         order = loop.NO_ORDER if order is None else order
         desk = loop.make_desk(self.geometry, *memory.layout.sizes())
@@ -306,7 +300,7 @@ class LinearRow:
         n_scores, width, n_classes = memory.layout.sizes()
         self.cells = np.zeros(width - 1)
         self._engine, self._memory = engine, memory
-        from pril.core import loop  # which imports numba
+        from pril.online import loop  # which imports numba
 
         self._loop = loop
         self._row = loop.OneRow(

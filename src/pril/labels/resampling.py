@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from sklearn.utils import check_random_state
 
-from pril.core import ranking
 from pril.core.arrays import Array
 from pril.errors import InputError, RowError
+from pril.labels import ranking
 
 # Standard errors between an estimate and the median of its samples: what is more is not bias, but
 # that samples are few.

@@ -16,10 +16,10 @@ import numpy as np
 from scipy.optimize import linprog, nnls
 from sklearn.utils import check_array
 
-from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.rows import check_cells
 from pril.errors import InputError
+from pril.labels import ranking
 
 __all__ = ["Margin", "margin"]
 
@@ -186,7 +186,7 @@ def margin(
 
     Examples
     --------
-    >>> from pril.theory import margin
+    >>> from pril.paper.theory import margin
     >>> found = margin([[-1.0], [1.0]], [1, 2])
     >>> round(found.gamma, 6)
     1.0

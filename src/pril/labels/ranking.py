@@ -468,7 +468,7 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
     if is_range(classes[0]):
         _check_apart(spoken[0], classes, name)
     elif isinstance(classes[0], str):
-        from pril.core.range_texts import ranges_among  # of words
+        from pril.labels.range_texts import ranges_among  # of words
 
         _refuse_texts(tables, ranges_among(classes.tolist()), name)
     if isinstance(classes[0], str) and len(classes) > 2 and not are_numbered(classes):

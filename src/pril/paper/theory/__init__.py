@@ -6,8 +6,8 @@ margin gamma if ``z_i (w . x - theta_i) >= gamma`` for every constraint i of eve
 of the paper, and the proofs of the corrected statements, are in ``docs/background/theory.md``.
 """
 
-from pril.theory import bounds, margins
-from pril.theory.bounds import *
-from pril.theory.margins import *
+from pril.paper.theory import bounds, margins
+from pril.paper.theory.bounds import *
+from pril.paper.theory.margins import *
 
 __all__ = sorted([*bounds.__all__, *margins.__all__])

@@ -14,15 +14,16 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pril.core import learning, ranking
+from pril.bases.parts import Parts
+from pril.bases.weights import label_weights, read_weights
 from pril.core.arrays import Array
-from pril.core.parts import Parts
-from pril.core.ranking import is_missing
-from pril.core.recent_errors import RecentErrors
 from pril.core.rows import TIMES
 from pril.core.threads import aside, unchanged_on_failure
-from pril.core.weights import label_weights, read_weights
 from pril.errors import InputError, InputTypeError, shown
+from pril.labels import ranking
+from pril.labels.ranking import is_missing
+from pril.online import learning
+from pril.online.recent_errors import RecentErrors
 
 MOST_LABELS = 10_000  # distinct labels that a stream remembers
 NUMBER = struct.Struct("d")

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
+from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array
-from pril.core.classifier import OrdinalLearner
 from pril.errors import InputTypeError
 
 

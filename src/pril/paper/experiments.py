@@ -17,12 +17,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from pril.core.arrays import Array
-from pril.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.errors import MissingFileError, OverflowedError, UnavailableError
 from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
 from pril.learners.linear import PRIL, MulticlassPerceptron, PassiveAggressive, PRank, WidrowHoff
+from pril.paper.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.reporting import template
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def figure1(settings: Settings) -> tuple[Array, Array]:
 
     Examples
     --------
-    >>> from pril.experiments import Settings, figure1
+    >>> from pril.paper.experiments import Settings, figure1
     >>> X, y = figure1(Settings(seed=0))
     >>> X.shape
     (10000, 2)
@@ -287,7 +287,7 @@ def figure2(
 
     Examples
     --------
-    >>> from pril.experiments import Settings, figure2
+    >>> from pril.paper.experiments import Settings, figure2
     >>> curves = figure2(Settings(runs=1), ("Synthetic",))
     >>> len(curves), curves[0].name
     (12, 'Type 1, 0%')
@@ -321,7 +321,7 @@ def figure3(
 
     Examples
     --------
-    >>> from pril.experiments import Settings, figure3
+    >>> from pril.paper.experiments import Settings, figure3
     >>> curves = figure3(Settings(runs=1), ("Synthetic",))
     >>> curves[0].name
     'PRIL, Type 1'
@@ -369,7 +369,7 @@ def draw(
 
     Examples
     --------
-    >>> from pril.experiments import Settings, draw, figure1
+    >>> from pril.paper.experiments import Settings, draw, figure1
     >>> list(draw(points=figure1(Settings())))
     ['figure1']
     """
@@ -493,7 +493,7 @@ def judge(figure2: list[Curve], figure3: list[Curve]) -> list[Verdict]:
 
     Examples
     --------
-    >>> from pril.experiments import Settings, figure2, figure3, judge
+    >>> from pril.paper.experiments import Settings, figure2, figure3, judge
     >>> settings = Settings(runs=2)
     >>> sets = ("Synthetic",)
     >>> verdicts = judge(figure2(settings, sets), figure3(settings, sets))
@@ -616,7 +616,7 @@ def reproduce(
 
     Examples
     --------
-    >>> from pril.experiments import Settings, reproduce
+    >>> from pril.paper.experiments import Settings, reproduce
     >>> reproduce("output", "figure1", Settings(runs=1))  # doctest: +SKIP
     []
     """

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pril.core import ranking
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.rows import check_cells
 from pril.errors import InputError, RowError, shown
+from pril.labels import ranking
 
 # The largest weight of a row; the smallest is its inverse. Squares of weights stay finite.
 MOST_WEIGHT = 1e100

@@ -17,7 +17,6 @@ from math import exp, log, sqrt
 from typing import Any, NamedTuple
 
 from pril.core.coarsening import LEAST_OVERLAP, LEAST_SEEN, MOST_STEPS, OFFSETS
-from pril.core.code_cache import own_function, part_of_loop
 from pril.core.nouns import (
     ALWAYS,
     AT_RANDOM,
@@ -31,6 +30,7 @@ from pril.core.nouns import (
     RANDOM,
     WIDTH_SPREAD,
 )
+from pril.online.code_cache import own_function, part_of_loop
 
 DOWN, UP = zip(*OFFSETS, strict=True)
 N_OFFSETS = len(OFFSETS)
