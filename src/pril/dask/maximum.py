@@ -54,11 +54,13 @@ def labelled_rows(model: Any, blocks: Blocks, cluster: Cluster) -> ClusterRows:
         cluster.show_warnings(one.collected)
     if not any(one.rows for one in found):
         raise InputError(NO_ROWS)
-    counts = np.array([one.counts for one in found])  # (blocks, codes of labels)
-    codes = np.flatnonzero(counts.any(axis=0))
+    codes = np.unique(np.concatenate([one.codes for one in found]))
+    counts = np.zeros((len(found), len(codes)), dtype=np.int64)
+    for own, one in zip(counts, found, strict=True):
+        own[np.searchsorted(codes, one.codes)] = one.counts
     if len(codes) == 0:
         raise InputError("y has no label in any row that counts: there is nothing to learn from")
-    order, counts = model.order_, counts[:, codes]
+    order = model.order_
     ends = np.column_stack(np.divmod(codes, len(order)))
     weights = class_weights(model.class_weight, order, ends, counts.sum(axis=0))
     if weights is not None:
@@ -103,7 +105,8 @@ class LabelsOfBlock(NamedTuple):
     """How many rows of a block have which label."""
 
     rows: int
-    counts: Array  # by the code of the label
+    codes: Array  # the different codes of labels
+    counts: Array  # of each
     collected: CollectedWarnings
 
 
@@ -118,7 +121,7 @@ def count_labels(model: Any, block: Any, b: int) -> LabelsOfBlock:
     with errors_name_block(b), collect_warnings() as collected:
         batch, n_classes = batch_of(model, block), len(model.order_)
     codes = batch.intervals[batch.labelled()] @ [n_classes, 1]
-    return LabelsOfBlock(len(batch), np.bincount(codes, minlength=n_classes**2), collected)
+    return LabelsOfBlock(len(batch), *np.unique(codes, return_counts=True), collected)
 
 
 def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
