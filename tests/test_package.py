@@ -305,7 +305,7 @@ def test_after_pril_compile_another_process_compiles_nothing(tmp_path):
     """It must load everything it needs, or every process pays for compiling."""
     command = "from pril.cli.main import main; main(['compile', 'prank'])"
     script = (
-        "import numpy as np, pril; from pril.core import loop\n"
+        "import numpy as np, pril; from pril.online import loop\n"
         "X, y = np.eye(3), [1, 2, 3]\n"
         "stream = pril.PRank(classes=[1, 2, 3]).fit(X, y).stream()\n"
         "stream.learn_one(X[0], stream.predict_one(X[0]))\n"

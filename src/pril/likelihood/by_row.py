@@ -1,4 +1,4 @@
-"""What the memory of a stream says of ranges: `core.coarsening_by_row` learns it, row by row."""
+"""What the memory of a stream says of ranges: `online.coarsening_by_row` learns it, row by row."""
 
 from __future__ import annotations
 
