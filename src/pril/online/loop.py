@@ -28,6 +28,7 @@ code is kept on disk by `code_cache`, which names all modules that may have any:
 elsewhere would go stale silently.
 """
 
+from functools import partial
 from math import exp, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
@@ -962,8 +963,11 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def compiled_for(function: Any, *arguments: Any) -> Any:
-    """Return a function compiled for arguments of these types: it does not look at them again."""
-    if not hasattr(function, "compile"):  # numba is switched off
-        return function
-    return function.compile(tuple(map(typeof, arguments)))
+def compiled_for(function: Any, *given: Any, more: tuple[Any, ...] = ()) -> Any:
+    """Return a function with these arguments, compiled for their types and those of `more`.
+
+    It takes the arguments that `more` is an example of, and looks at no type again.
+    """
+    if hasattr(function, "compile"):  # else numba is switched off
+        function = function.compile(tuple(map(typeof, (*given, *more))))
+    return partial(function, *given)

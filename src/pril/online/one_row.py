@@ -154,7 +154,7 @@ class RowStream:
             self._pack = partial(self._pack_coded, self._pack)
         # What learns a row on the fast path, in one place: to look up each takes as long again.
         learn = one.learn if self._is_online else None
-        self._fast = memory, self._width, self._values, self._pack, self._labels, learn
+        self._fast = memory, self._width, self._values, self._pack, self._labels, learn, self._learner
 
     def _pack_coded(self, pack: Callable[..., None], *values: Any) -> None:
         """Write a row, the categories as their codes."""
@@ -197,7 +197,7 @@ class RowStream:
             if not self._is_plain:
                 rank, x = self._before_learning(x)
             try:
-                memory, width, values, pack, labels, learn = self._fast
+                memory, width, values, pack, labels, learn, learner = self._fast
                 lo, hi, weight = labels[y]
                 if type(x) is dict and len(x) == width:
                     pack(*values(x))
@@ -207,7 +207,7 @@ class RowStream:
                     self._row[:] = x
                 else:
                     raise KeyError
-                if sample_weight != 1.0 or self._learner.memory_ is not memory:
+                if sample_weight != 1.0 or learner.memory_ is not memory:
                     raise KeyError
             except NOT_FAST:
                 lo, hi = self._learn_any(x, y, sample_weight)
