@@ -28,7 +28,7 @@ OTHERS = {
 DEFAULTS = "tests/test_package.py::test_defaults_are_the_documented_ones"
 # The tests of a file of src/pril, or of a folder; the first line that fits counts.
 TESTS = {
-    "core/nouns": "loop ordered_logit linear one_row",
+    "core/loop_types": "loop ordered_logit linear one_row",
     "core/rating": "linear batches one_row posterior kernel",
     "online/linear_engine": "orders linear",
     "online/loop": "loop ordered_logit linear one_row posterior in_place kernel",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core import coarsening, nouns
+from pril.core import coarsening
 from pril.online import coarsening_by_row
 
 
@@ -253,8 +253,8 @@ class Coarsening:
         return sum(pi[o] for o in OFFSETS if made[o] == u) / some
 
     def uses_offsets(self):
-        chosen = self.D / self.unit > -nouns.BENEFIT and self.G >= self.V
-        chosen = chosen and self.missing < nouns.MOST_MISSING_BY_ROW * self.G
+        chosen = self.D / self.unit > -loop_types.BENEFIT and self.G >= self.V
+        chosen = chosen and self.missing < loop_types.MOST_MISSING_BY_ROW * self.G
         chosen = chosen and self.Q >= coarsening.LEAST_OVERLAP * self.G
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
@@ -273,8 +273,8 @@ class Coarsening:
         widths, up = phi[:2], 1 / (1 + np.exp(-phi[2:]))
         exact = (self.W - self.G - self.V) / self.unit
         doubt = self.trust / (self.trust + exact) if self.trust else 0.0
-        prior = -np.sum((widths / nouns.WIDTH_SPREAD) ** 2) / 2
-        prior += nouns.DIRECTION_ROWS * doubt * np.sum(np.log(up) + np.log(1 - up))
+        prior = -np.sum((widths / loop_types.WIDTH_SPREAD) ** 2) / 2
+        prior += loop_types.DIRECTION_ROWS * doubt * np.sum(np.log(up) + np.log(1 - up))
         return np.log(likelihood) + prior / (self.G / self.unit)
 
     def learn(self, u, P, t, c):

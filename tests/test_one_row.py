@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 import pril
 from learners import LINEAR, with_variants
 from pril import MPRIL, PRIL, MulticlassPerceptron, OrderedBoosting, OrderedLogit, PRank, WidrowHoff
-from pril.core import nouns
+from pril.core import loop_types
 from pril.errors import FeatureRangeWarning, InputError
 from strategies import exact_streams, smooth_streams
 
@@ -590,7 +590,7 @@ def test_a_refused_row_changes_nothing_of_what_was_learned_of_ranges(stream, hal
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_the_parts_of_a_memory_are_in_the_order_that_compiled_code_takes_them_for(model):
     layout = model.engine.layout(3, 4)
-    names = [*nouns.State._fields[: nouns.N_COMMON], *(part.name for part in layout.own)]
+    names = [*loop_types.State._fields[: loop_types.N_COMMON], *(part.name for part in layout.own)]
     assert names == list(layout.shapes())
     times = [part.time for part in layout.own]
     assert times == sorted(times)  # they fade, grow, or stay

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from pril.core.nouns import Csr, Dense
+from pril.core.loop_types import Csr, Dense
 from pril.core.scikit import validate_data
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError, shown
 

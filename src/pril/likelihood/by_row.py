@@ -9,7 +9,7 @@ import numpy as np
 
 from pril.core.arrays import Array
 from pril.core.coarsening import LEAST_OVERLAP, MOST_STEPS, Coarsening, Kinds, Name
-from pril.core.nouns import (
+from pril.core.loop_types import (
     AT_RANDOM,
     BENEFIT,
     BY_OFFSETS,
@@ -36,7 +36,7 @@ MOST_ROWS, FARTHEST = 1e9, 50.0
 
 @dataclass(frozen=True, eq=False)
 class ByRow:
-    """The parts of a memory that `nouns.OWN_PARTS` lists, as NumPy reads and writes them."""
+    """The parts of a memory that `loop_types.OWN_PARTS` lists, as NumPy reads and writes them."""
 
     asked: str  # "auto", "random" or "offsets"
     n_classes: int

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT, Link
-from pril.core.nouns import DIRECTION_ROWS
+from pril.core.loop_types import DIRECTION_ROWS
 from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, label_chances
 from pril.likelihood.newton import Maximum, climb, log_determinant
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared

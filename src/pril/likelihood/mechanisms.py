@@ -19,7 +19,7 @@ from scipy.special import betaln, expit, softmax
 
 from pril.core.arrays import Array
 from pril.core.coarsening import MOST_STEPS, OFFSETS, Kinds
-from pril.core.nouns import WIDTH_SPREAD
+from pril.core.loop_types import WIDTH_SPREAD
 
 # Logits of the shares of the offsets, by phi: pairs to triples, to both sides, up to down in each.
 LOGITS = np.array([[1, 0, 1, 0], [1, 0, -1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, -1]])

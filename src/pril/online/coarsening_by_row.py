@@ -17,7 +17,7 @@ from math import exp, log, sqrt
 from typing import Any, NamedTuple
 
 from pril.core.coarsening import LEAST_OVERLAP, LEAST_SEEN, MOST_STEPS, OFFSETS
-from pril.core.nouns import (
+from pril.core.loop_types import (
     ALWAYS,
     AT_RANDOM,
     BENEFIT,
@@ -42,7 +42,7 @@ SELDOM, OFTEN = 8, 8
 
 
 class Evidence(NamedTuple):
-    """What the likelihood rule learns beside the model: the parts that `nouns.OWN_PARTS` lists."""
+    """What the likelihood rule learns beside the model: the parts that `loop_types.OWN_PARTS` lists."""
 
     numbers: Any
     places: Any  # where each part begins

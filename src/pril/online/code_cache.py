@@ -59,7 +59,7 @@ PACKAGE = "pril"
 MODULES = (
     "core.arrays",
     "core.coarsening",
-    "core.nouns",
+    "core.loop_types",
     "learners.boosting.compiled",
     "learners.boosting.shapley",
     "online.coarsening_by_row",

@@ -18,7 +18,7 @@ from pril.bases.classifier import OrdinalLearner, naming_rows
 from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.docs import filled
-from pril.core.nouns import Record
+from pril.core.loop_types import Record
 from pril.core.rows import frozen, n_rows
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import aside, unchanged_on_failure

@@ -23,7 +23,7 @@ Ties:
 walk along it needs no bounds. Thresholds are ordered (Lemma 1), so a round without a violation
 costs two comparisons. ``n`` holds integers in float64: exact up to 2**53.
 
-The values it works with are in `nouns`, and `rating` predicts many rows without it. The compiled
+The values it works with are in `loop_types`, and `rating` predicts many rows without it. The compiled
 code is kept on disk by `code_cache`, which names all modules that may have any: a rule kept
 elsewhere would go stale silently.
 """
@@ -35,8 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof
 
-from pril.core import nouns
-from pril.core.nouns import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
+from pril.core import loop_types
+from pril.core.loop_types import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
 from pril.online import code_cache
 from pril.online.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
 from pril.online.code_cache import (
@@ -83,8 +83,8 @@ def _dot_cells(rows, t, w, k):
     return np.dot(rows.X[t], w[k, :-1]) + rows.constant * w[k, w.shape[1] - 1]
 
 
-DOTS = {nouns.Dense: _dot_dense, nouns.Cells: _dot_cells, nouns.Csr: _dot_csr}
-dot = on_type(DOTS | {nouns.Gram: lambda rows, t, w, k: rows.scores[t]})
+DOTS = {loop_types.Dense: _dot_dense, loop_types.Cells: _dot_cells, loop_types.Csr: _dot_csr}
+dot = on_type(DOTS | {loop_types.Gram: lambda rows, t, w, k: rows.scores[t]})
 
 
 def _fetch_dense(rows, t):
@@ -99,7 +99,9 @@ def _fetch_csr(rows, t):
 
 
 # Prefetch a row.
-fetch = on_type({nouns.Dense: _fetch_dense, nouns.Csr: _fetch_csr}, default=lambda rows, t: None)
+fetch = on_type(
+    {loop_types.Dense: _fetch_dense, loop_types.Csr: _fetch_csr}, default=lambda rows, t: None
+)
 
 
 @any_order
@@ -125,7 +127,9 @@ def _square_gram(rows, t):
     return float(rows.values[rows.slot[t], t])
 
 
-square = on_type({nouns.Dense: _square_dense, nouns.Csr: _square_csr, nouns.Gram: _square_gram})
+square = on_type(
+    {loop_types.Dense: _square_dense, loop_types.Csr: _square_csr, loop_types.Gram: _square_gram}
+)
 
 
 def _add_dense(rows, t, alpha, k, weights, before):
@@ -152,7 +156,7 @@ def _add_gram(rows, t, alpha, k, weights, before):
         _drop_smallest(rows, t + 1, weights.u[k])
 
 
-add = on_type({nouns.Dense: _add_dense, nouns.Csr: _add_csr, nouns.Gram: _add_gram})
+add = on_type({loop_types.Dense: _add_dense, loop_types.Csr: _add_csr, loop_types.Gram: _add_gram})
 
 
 @own_function
@@ -184,13 +188,13 @@ def _drop_smallest(rows, start, coef):
 
 def _rows_of_sums(rows):
     _, sums, values, slot, since, size, budget = rows
-    return nouns.Gram(sums, sums, values, slot, since, size, budget)
+    return loop_types.Gram(sums, sums, values, slot, since, size, budget)
 
 
 # Gram rows store the averaged model's scores in `sums`.
-under_sums = on_type({nouns.Gram: _rows_of_sums}, default=lambda rows: rows)
+under_sums = on_type({loop_types.Gram: _rows_of_sums}, default=lambda rows: rows)
 # The mean needs the support rows of all iterates: it is lost when one is dropped.
-mean_is_lost = on_type({nouns.Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
+mean_is_lost = on_type({loop_types.Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
 
 
 # --- State: the additive sums --------------------------------------------------------------------
@@ -248,9 +252,9 @@ class Round(NamedTuple):
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
 
 
-weight = on_type({nouns.Curved: nouns.curved}, default=lambda geometry, u, shift: u)
+weight = on_type({loop_types.Curved: loop_types.curved}, default=lambda geometry, u, shift: u)
 threshold = on_type(
-    {nouns.FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
+    {loop_types.FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
     default=lambda geometry, n, i, shift: weight(geometry, -n, shift),
 )
 
@@ -262,8 +266,10 @@ def _fill_curved(geometry, u, shift, w):
 
 
 # Other weights are the sums themselves.
-where_weights_are = on_type({nouns.Curved: lambda kind, u, w: w}, default=lambda kind, u, w: u)
-fill_weights = on_type({nouns.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None)
+where_weights_are = on_type({loop_types.Curved: lambda kind, u, w: w}, default=lambda kind, u, w: u)
+fill_weights = on_type(
+    {loop_types.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None
+)
 
 
 def _move_shared(geometry, weights, before, k, j, change):
@@ -278,7 +284,7 @@ def _move_curved(geometry, weights, before, k, j, change):
         weights.w[k, j] = weight(geometry, weights.u[k, j], weights.shift[0])
 
 
-move = on_type({nouns.Curved: _move_curved}, default=_move_shared)
+move = on_type({loop_types.Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
@@ -347,7 +353,7 @@ def _settle_curved(geometry, model, alpha, c, rows, t):
 
 
 settle = on_type(
-    {nouns.Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None
+    {loop_types.Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None
 )
 
 
@@ -364,7 +370,7 @@ def peak(geometry, u, n):
     return top
 
 
-_positive_part = part_of_loop(nouns.positive_part)
+_positive_part = part_of_loop(loop_types.positive_part)
 
 
 def _mass_curved(geometry, u, n, shift):
@@ -376,7 +382,7 @@ def _mass_curved(geometry, u, n, shift):
     return total
 
 
-mass = on_type({nouns.Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
+mass = on_type({loop_types.Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -389,9 +395,9 @@ def _length(rule, rows, t):
 
 
 LENGTHS = {
-    nouns.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
-    nouns.PassiveAggressive: _length,
-    nouns.Likelihood: _length,
+    loop_types.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+    loop_types.PassiveAggressive: _length,
+    loop_types.Likelihood: _length,
 }
 squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
 
@@ -417,9 +423,11 @@ def _measure_each(rule, rows, t, w, scores):
     return scores, total
 
 
-measure = on_type({nouns.Multiclass: _measure_each}, default=_measure_one)
+measure = on_type({loop_types.Multiclass: _measure_each}, default=_measure_one)
 # What `measure` returns, from an array.
-measured = on_type({nouns.Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0])
+measured = on_type(
+    {loop_types.Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0]
+)
 
 
 @part_of_loop
@@ -486,8 +494,8 @@ def best_in(scores, lo, hi):
 
 decode = on_type(
     {
-        nouns.Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
-        nouns.Likelihood: _decode_likelihood,
+        loop_types.Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
+        loop_types.Likelihood: _decode_likelihood,
     },
     default=lambda rule, score, cut: rank_of(score, cut),
 )
@@ -506,7 +514,7 @@ def _hinge_best(rule, scores, cut, lo, hi):
     return scores[decode(rule, scores, cut)] - scores[best_in(scores, lo, hi)]
 
 
-hinge = on_type({nouns.Multiclass: _hinge_best}, default=_hinge_cut)
+hinge = on_type({loop_types.Multiclass: _hinge_best}, default=_hinge_cut)
 
 
 # `step` moves the thresholds, sets `work.alpha`, and returns how many constraints were
@@ -608,7 +616,7 @@ def _evidence(rule, memory):
 
 
 # The rule's own parts of a memory.
-own_parts = on_type({nouns.Likelihood: _evidence}, default=lambda rule, memory: None)
+own_parts = on_type({loop_types.Likelihood: _evidence}, default=lambda rule, memory: None)
 
 
 # A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
@@ -682,17 +690,17 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
 
 
 STEPS = {
-    nouns.Pril: _step_pril,
-    nouns.LeastSquares: _step_least_squares,
-    nouns.PassiveAggressive: _step_passive_aggressive,
-    nouns.Multiclass: _step_multiclass,
-    nouns.Likelihood: _step_likelihood,
+    loop_types.Pril: _step_pril,
+    loop_types.LeastSquares: _step_least_squares,
+    loop_types.PassiveAggressive: _step_passive_aggressive,
+    loop_types.Multiclass: _step_multiclass,
+    loop_types.Likelihood: _step_likelihood,
 }
 step = on_type(STEPS)
 
 
 # How much the iterate of round t weighs in the mean.
-age = on_type({nouns.Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
+age = on_type({loop_types.Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
 
 
 @part_of_loop
@@ -813,7 +821,7 @@ NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
 
-lay_out = inserted(nouns.lay_out)
+lay_out = inserted(loop_types.lay_out)
 N_SPARE = 7
 
 
@@ -826,7 +834,7 @@ class Desk(NamedTuple):
 
 def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
-    w = np.empty((n_scores, width)) if isinstance(geometry, nouns.Curved) else None
+    w = np.empty((n_scores, width)) if isinstance(geometry, loop_types.Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
@@ -930,8 +938,10 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         importance = row.kept[numbers.shape[0] :]
         if importance[0] != 1.0:
             integers[LATTICE] = 0
-        record = nouns.Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
-        extras = nouns.Extras(importance, growth, record)
+        record = loop_types.Record(
+            integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0]
+        )
+        extras = loop_types.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
         if is_bounded(numbers):

@@ -154,7 +154,15 @@ class RowStream:
             self._pack = partial(self._pack_coded, self._pack)
         # What learns a row on the fast path, in one place: to look up each takes as long again.
         learn = one.learn if self._is_online else None
-        self._fast = memory, self._width, self._values, self._pack, self._labels, learn, self._learner
+        self._fast = (
+            memory,
+            self._width,
+            self._values,
+            self._pack,
+            self._labels,
+            learn,
+            self._learner,
+        )
 
     def _pack_coded(self, pack: Callable[..., None], *values: Any) -> None:
         """Write a row, the categories as their codes."""

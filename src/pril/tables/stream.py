@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from pril.bases.classifier import rows_to_rate
 from pril.core.arrays import Array
-from pril.core.nouns import Dense
+from pril.core.loop_types import Dense
 from pril.core.registry import BY_COMMAND
 from pril.core.rows import frozen
 from pril.core.threads import unchanged_on_failure

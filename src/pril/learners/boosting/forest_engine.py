@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 from pril.core.arrays import Array
 from pril.core.links import LOGIT
-from pril.core.nouns import Csr, Dense
+from pril.core.loop_types import Csr, Dense
 from pril.core.rating import Ratings
 from pril.core.rows import batches, check_cells, frozen, read_rows
 from pril.core.scikit import validate_data

@@ -1,4 +1,4 @@
-"""The nouns of the learning loop, plain values: rows, rules, geometries, and what is learned.
+"""The types of the learning loop, plain values: rows, rules, geometries, and what is learned.
 
 Each is a named tuple. `loop` learns with them, compiled by numba, which picks functions by their
 types; `rating` predicts with them, in NumPy. Nothing here needs numba, and importing it is slow.
