@@ -5,7 +5,7 @@ from sklearn.linear_model import Perceptron
 
 from handwritten import pril as handwritten
 from pril import PRIL
-from pril.core import loop_types
+from pril.core import loop_types as types
 from pril.core.rows import Dense, frozen
 from pril.online import loop
 from pril.online.memory import Layout, Memory
@@ -15,15 +15,8 @@ from workloads import K, best_times, dense, table
 def loop_alone(X, intervals):
     layout = Layout(1, X.shape[1], K, average=False, own=())
     memory = Memory.blank(layout, lattice=True)
-    geometry = loop_types.Additive()
-    given = (
-        Dense(X, 0.0),
-        frozen(intervals),
-        loop.NO_ORDER,
-        loop_types.Pril(False),
-        geometry,
-        None,
-    )
+    geometry = types.Additive()
+    given = (Dense(X, 0.0), frozen(intervals), loop.NO_ORDER, types.Pril(False), geometry, None)
     loop.run(*given, memory.arrays, loop.make_desk(geometry, *layout.sizes()))
     return memory.state
 

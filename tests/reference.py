@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core import coarsening
+from pril.core import coarsening, loop_types
 from pril.online import coarsening_by_row
 
 

@@ -1,6 +1,6 @@
 """From rows to scores, ranks and probabilities, in NumPy: nothing is compiled to predict.
 
-A row has the same score, bit for bit, in whatever batch it is, and in a stream (`loop_types.Cells`). The
+A row has the same score, bit for bit, in whatever batch it is, and in a stream (`types.Cells`). The
 loop adds up in another order: the score that it records before it learns a row may differ in the
 last bit. Ties are decided as in the loop.
 
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from pril.core import loop_types
+from pril.core import loop_types as types
 from pril.core.arrays import Array, named
 from pril.core.links import LINKS
 from pril.core.loop_types import Csr, Dense
@@ -56,7 +56,7 @@ class Ratings(NamedTuple):
 # --- From a state to a model ---------------------------------------------------------------------
 
 
-def predicting(geometry: Any, state: loop_types.State) -> tuple[Array, Array, float]:
+def predicting(geometry: Any, state: types.State) -> tuple[Array, Array, float]:
     """Return the weights and thresholds that predict, those of the mean where there is one.
 
     Thresholds are between two sentinels. The third is what divides both when they are reported.
@@ -66,23 +66,23 @@ def predicting(geometry: Any, state: loop_types.State) -> tuple[Array, Array, fl
         w, n = w - state.mean_u / state.clock[0], n - state.mean_n / state.clock[0]
     unit = 1.0
     thresholds = [-tau for tau in n.tolist()]
-    if isinstance(geometry, loop_types.FixedThresholds):
+    if isinstance(geometry, types.FixedThresholds):
         thresholds = [i + 1.5 for i in range(len(n))]
-    elif isinstance(geometry, loop_types.Curved):
+    elif isinstance(geometry, types.Curved):
         sums = state.u[0, :-1].tolist()
-        w = np.array([[*(loop_types.curved(geometry, u, shift) for u in sums), 0.0]])
+        w = np.array([[*(types.curved(geometry, u, shift) for u in sums), 0.0]])
         unit = 0.0
         for exponent in (*sums, *thresholds):
-            unit += loop_types.positive_part(geometry, exponent, shift)
-        thresholds = [loop_types.curved(geometry, tau, shift) for tau in thresholds]
+            unit += types.positive_part(geometry, exponent, shift)
+        thresholds = [types.curved(geometry, tau, shift) for tau in thresholds]
     # A mean of ordered thresholds may be out of order in the last bit.
     cut = np.array([*accumulate([-inf, *thresholds], max), inf])
     return w, cut, unit
 
 
-def common_shift(geometry: Any, state: loop_types.State) -> float:
+def common_shift(geometry: Any, state: types.State) -> float:
     """Return the common shift of exponents for a state that was set, not learned."""
-    if not isinstance(geometry, loop_types.Curved):
+    if not isinstance(geometry, types.Curved):
         return 0.0
     exponents = geometry.rate * np.concatenate([state.u[0, :-1], -state.n])
     return float((np.abs(exponents) if geometry.signed else exponents).max(initial=-inf))
@@ -129,18 +129,18 @@ def ranks_of(rule: Any, scores: Array, cut: Array) -> Array:
     """Return the ranks that a rule reads from scores, one row each."""
     ranks = np.empty(len(scores), dtype=np.int64)
     for batch in batches(len(scores), BATCH):
-        if isinstance(rule, loop_types.Multiclass):
+        if isinstance(rule, types.Multiclass):
             ranks[batch] = scores[batch].argmax(axis=1)
-        elif isinstance(rule, loop_types.Likelihood):
+        elif isinstance(rule, types.Likelihood):
             ranks[batch] = _likely_ranks(rule, scores[batch], cut)
         else:
             ranks[batch] = count_below(scores[batch, 0], cut[1:-1])
     return ranks
 
 
-def _likely_ranks(rule: loop_types.Likelihood, scores: Array, cut: Array) -> Array:
+def _likely_ranks(rule: types.Likelihood, scores: Array, cut: Array) -> Array:
     """Return the most probable or the median rank for a column of scores."""
-    link = LINKS[loop_types.LINK_NAMES[rule.link]]  # its median is where the score is
+    link = LINKS[types.LINK_NAMES[rule.link]]  # its median is where the score is
     if not rule.mode:
         return count_below(scores[:, 0], cut[1:-1])
     if rule.link == 0:

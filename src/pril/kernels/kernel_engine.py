@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from pril.core import loop_types, rating
+from pril.core import loop_types as types
+from pril.core import rating
 from pril.core.arrays import Array
 from pril.core.rating import Ratings
 from pril.core.rows import batches, check_cells, not_finite_error
@@ -143,7 +144,7 @@ class KernelBlock(NamedTuple):
     places: Array  # where each row is among the support rows, -1 if it is not one
     intervals: Array
     weights: Array | None
-    record: loop_types.Record | None
+    record: types.Record | None
 
 
 class KernelEngine(NamedTuple):
@@ -181,12 +182,10 @@ class KernelEngine(NamedTuple):
         names = getattr(owner, "feature_names_in_", None)
         if issparse(X):
             if not np.isfinite(X.data).all():
-                rows = loop_types.Csr(X.data, X.indices, X.indptr, 0.0)
+                rows = types.Csr(X.data, X.indices, X.indptr, 0.0)
                 raise not_finite_error(rows, self.linear.name, names, None)
         elif not bool(xp.all(xp.isfinite(X))):
-            raise not_finite_error(
-                loop_types.Dense(to_numpy(X), 0.0), self.linear.name, names, None
-            )
+            raise not_finite_error(types.Dense(to_numpy(X), 0.0), self.linear.name, names, None)
         if self.is_precomputed and reset and X.shape[0] != X.shape[1]:
             raise InputError(
                 "kernel='precomputed' needs a square matrix, the kernel values of all pairs of "
@@ -219,7 +218,7 @@ class KernelEngine(NamedTuple):
         """Return the support that `Support.to_plain` gave, if it is right."""
         return Support.of(self.linear.layout(0, n_classes), plain)
 
-    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop_types.Record:
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> types.Record:
         """Return room for what is predicted before n rows are learned."""
         return self.linear.blank_record(n, n_classes, with_cuts=with_cuts)
 
@@ -228,7 +227,7 @@ class KernelEngine(NamedTuple):
         memory: Support,
         batch: Batch,
         order: Array | None = None,
-        record: loop_types.Record | None = None,
+        record: types.Record | None = None,
     ) -> Support:
         """Return the support after the rows of a stream."""
         return self.learn(memory, batch, order, record).after(len(batch))
@@ -242,7 +241,7 @@ class KernelEngine(NamedTuple):
         memory: Support,
         batch: Batch,
         order: Array | None = None,
-        record: loop_types.Record | None = None,
+        record: types.Record | None = None,
     ) -> Support:
         """Return the support after a pass over a batch; the one given does not change."""
         memory = memory.copy()
@@ -272,7 +271,7 @@ class KernelEngine(NamedTuple):
                 places=places[chosen],
                 intervals=batch.intervals[chosen],
                 weights=None if batch.weights is None else batch.weights[chosen],
-                record=record and loop_types.Record(*(column[part] for column in record)),
+                record=record and types.Record(*(column[part] for column in record)),
             )
             if self.budget is None:
                 memory = self._learn_block(memory, block)
@@ -304,7 +303,7 @@ class KernelEngine(NamedTuple):
     def _learn_block(self, memory: Support, block: KernelBlock) -> Support:
         """Learn from a block without a budget: the support rows count by their scores alone."""
         n = len(block.source)
-        gram = loop_types.Gram(
+        gram = types.Gram(
             scores=self._scores(memory, block, memory.coef),
             sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
             values=self.kernel.values(block.X, block.own),
@@ -336,7 +335,7 @@ class KernelEngine(NamedTuple):
         rows = joined(taken(memory.rows, old), block.own)
         since = np.append(np.arange(n_support), np.full(n, -1))
         own = np.where(block.places >= 0, block.places, n_support + np.arange(n))
-        gram = loop_types.Gram(
+        gram = types.Gram(
             scores=self._scores(memory, block, memory.coef),
             sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
             values=np.ascontiguousarray(self.kernel.values(block.X, rows).T),
@@ -364,7 +363,7 @@ class KernelEngine(NamedTuple):
         return to_numpy(self.kernel.scores(block.X, rows, coef, self.n_jobs))
 
     def _run(
-        self, gram: loop_types.Gram, coef: Array, sums: Array, memory: Support, block: KernelBlock
+        self, gram: types.Gram, coef: Array, sums: Array, memory: Support, block: KernelBlock
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base

@@ -11,8 +11,8 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import ThresholdMixin, rows_to_rate
-from pril.core import loop_types
 from pril.core.arrays import Array
+from pril.core.loop_types import Pril
 from pril.core.scikit import Interval, StrOptions
 from pril.kernels.kernel_engine import KernelEngine, Support
 from pril.kernels.values import Kernel
@@ -155,7 +155,7 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
     def engine(self) -> KernelEngine:
         """How it learns and rates, by its parameters."""
         names = getattr(self, "feature_names_in_", None)
-        rule = loop_types.Pril(skip_correct=False)
+        rule = Pril(skip_correct=False)
         linear = LinearEngine("KernelPRIL", rule, average=bool(self.average), feature_names=names)
         own = {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
         kernel = Kernel.of(self.kernel, own, self.kernel_params or {})

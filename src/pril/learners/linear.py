@@ -18,7 +18,7 @@ from pril.bases.classifier import (
     rate_in_batches,
     rows_to_rate,
 )
-from pril.core import loop_types
+from pril.core import loop_types as types
 from pril.core.arrays import Array
 from pril.core.rating import Ratings
 from pril.core.scikit import Interval, StrOptions
@@ -42,7 +42,7 @@ class LinearMixin(ABC):
         """Return the rule, with its hyper-parameters as floats and booleans."""
 
     def _geometry(self) -> Any:
-        return loop_types.Additive()
+        return types.Additive()
 
     @property
     def engine(self) -> LinearEngine:
@@ -169,8 +169,8 @@ class PRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
     1.0
     """
 
-    def _rule(self) -> loop_types.Pril:
-        return loop_types.Pril(skip_correct=False)
+    def _rule(self) -> types.Pril:
+        return types.Pril(skip_correct=False)
 
 
 class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
@@ -252,11 +252,11 @@ class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
 
-    def _rule(self) -> loop_types.Pril:
-        return loop_types.Pril(skip_correct=False)
+    def _rule(self) -> types.Pril:
+        return types.Pril(skip_correct=False)
 
-    def _geometry(self) -> loop_types.Curved:
-        return loop_types.Curved(float(self.rate), bool(self.signed))
+    def _geometry(self) -> types.Curved:
+        return types.Curved(float(self.rate), bool(self.signed))
 
 
 class PassiveAggressive(LinearMixin, ThresholdMixin, OnlineClassifier):
@@ -343,8 +343,8 @@ class PassiveAggressive(LinearMixin, ThresholdMixin, OnlineClassifier):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
 
-    def _rule(self) -> loop_types.PassiveAggressive:
-        return loop_types.PassiveAggressive(float(self.C), self.loss == "squared_hinge")
+    def _rule(self) -> types.PassiveAggressive:
+        return types.PassiveAggressive(float(self.C), self.loss == "squared_hinge")
 
 
 class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
@@ -420,11 +420,11 @@ class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
         self.normalize = normalize
         self.fit_intercept = fit_intercept
 
-    def _rule(self) -> loop_types.LeastSquares:
-        return loop_types.LeastSquares(float(self.rate), bool(self.normalize))
+    def _rule(self) -> types.LeastSquares:
+        return types.LeastSquares(float(self.rate), bool(self.normalize))
 
-    def _geometry(self) -> loop_types.FixedThresholds:
-        return loop_types.FixedThresholds()
+    def _geometry(self) -> types.FixedThresholds:
+        return types.FixedThresholds()
 
 
 class MulticlassPerceptron(LinearMixin, OnlineClassifier):
@@ -497,8 +497,8 @@ class MulticlassPerceptron(LinearMixin, OnlineClassifier):
         self.n_iter_no_change = n_iter_no_change
         self.fit_intercept = fit_intercept
 
-    def _rule(self) -> loop_types.Multiclass:
-        return loop_types.Multiclass()
+    def _rule(self) -> types.Multiclass:
+        return types.Multiclass()
 
     def decision_function(self, X: Any) -> Array:
         """Return the score of each class.
@@ -565,5 +565,5 @@ class PRank(LinearMixin, ThresholdMixin, OnlineClassifier):
 
     _traits: ClassVar[dict[str, Any]] = {"exact_only": True}
 
-    def _rule(self) -> loop_types.Pril:
-        return loop_types.Pril(skip_correct=True)
+    def _rule(self) -> types.Pril:
+        return types.Pril(skip_correct=True)

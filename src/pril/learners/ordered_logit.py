@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import ProbabilityMixin, ThresholdMixin, by_class
 from pril.bases.weights import read_weights
-from pril.core import loop_types
+from pril.core import loop_types as types
 from pril.core.arrays import Array
 from pril.core.coarsening import Coarsening, Kinds
 from pril.core.docs import filled
@@ -37,9 +37,9 @@ from pril.online.memory import Memory
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_PARAMETERS = 200  # whose covariance is kept
 COARSENING = {
-    "auto": loop_types.AUTO,
-    "random": loop_types.RANDOM,
-    "offsets": loop_types.ALWAYS,
+    "auto": types.AUTO,
+    "random": types.RANDOM,
+    "offsets": types.ALWAYS,
 }
 MOST_AGES = 1 << 20  # of rows, in memory at once
 
@@ -357,7 +357,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             Those that have a label.
         """
         rows, labelled = batch.rows, batch.labelled()
-        dense, shape = isinstance(rows, loop_types.Dense), (len(batch), self.n_features_in_)
+        dense, shape = isinstance(rows, types.Dense), (len(batch), self.n_features_in_)
         X = rows.X if dense else csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
         if not np.isfinite(X if dense else X.data).all():
             raise self.engine.not_finite(rows, None)
@@ -484,15 +484,15 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     # --- Online ---
 
-    def _rule(self) -> loop_types.Likelihood:
-        return loop_types.Likelihood(
+    def _rule(self) -> types.Likelihood:
+        return types.Likelihood(
             rate=float(self.rate),
             cut_rate=float(self.cut_rate),
             trust=float(self.trust),
             noise=float(self.noise),
             mode=self.decision == "mode",
             coarsening=COARSENING[self.coarsening],
-            link=loop_types.LINK_NAMES.index(self.link),
+            link=types.LINK_NAMES.index(self.link),
         )
 
     @property

@@ -42,7 +42,7 @@ SELDOM, OFTEN = 8, 8
 
 
 class Evidence(NamedTuple):
-    """What the likelihood rule learns beside the model: the parts that `loop_types.OWN_PARTS` lists."""
+    """What the likelihood rule learns beside the model: the parts in `OWN_PARTS`."""
 
     numbers: Any
     places: Any  # where each part begins

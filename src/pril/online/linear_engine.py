@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pril.core import loop_types, rating
+from pril.core import loop_types as types
+from pril.core import rating
 from pril.core.arrays import Array
 from pril.core.links import LOGIT
 from pril.core.rating import Ratings
@@ -24,7 +25,7 @@ MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits
 ROUNDING = 1e-9  # the relative spread of a constant
 WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 NO_WEIGHTS = np.empty(0)
-NO_RECORD = loop_types.Record(
+NO_RECORD = types.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
 )
 
@@ -60,7 +61,7 @@ class Batch:
         arrays = [self.intervals, self.weights, *self.rows]
         return sum(part.nbytes for part in arrays if isinstance(part, np.ndarray))
 
-    def interval_loss(self, order: Array | None, record: loop_types.Record | None) -> int:
+    def interval_loss(self, order: Array | None, record: types.Record | None) -> int:
         """Return the sum of the losses recorded in a pass, 0 if nothing was recorded."""
         if record is None:
             return 0
@@ -73,7 +74,7 @@ class LinearEngine(NamedTuple):
 
     name: str  # of the learner, for errors
     rule: Any
-    geometry: Any = loop_types.Additive()
+    geometry: Any = types.Additive()
     average: bool = False  # predict with the mean of all iterates
     growth: float | None = None  # how much more a round weighs than the one before it
     constant: float = 0.0  # the value of a further feature
@@ -98,9 +99,7 @@ class LinearEngine(NamedTuple):
 
     # --- Checking ---
 
-    def read(
-        self, owner: Any, X: Any, *, reset: bool, min_rows: int
-    ) -> loop_types.Dense | loop_types.Csr:
+    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> types.Dense | types.Csr:
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
@@ -121,11 +120,11 @@ class LinearEngine(NamedTuple):
             reason = f"{self.name} learns from exact labels only, got the interval {table.row(t)!r}"
             raise RowError("y", t, f"{reason}; PRIL learns from intervals")
 
-    def inspect_rows(self, rows: loop_types.Dense | loop_types.Csr) -> None:
+    def inspect_rows(self, rows: types.Dense | types.Csr) -> None:
         """Warn of features that this learner's guarantee does not cover."""
         if not self.bounded:
             return
-        cells = rows.X if isinstance(rows, loop_types.Dense) else rows.data
+        cells = rows.X if isinstance(rows, types.Dense) else rows.data
         if np.maximum.reduce(abs(cells), axis=None, initial=0.0) <= 1.0:
             return
         largest = max(cells.max(), cells.min(), key=abs)
@@ -137,9 +136,9 @@ class LinearEngine(NamedTuple):
                 stacklevel=2,
             )
 
-    def inspect_means(self, owner: Any, rows: loop_types.Dense | loop_types.Csr) -> None:
+    def inspect_means(self, owner: Any, rows: types.Dense | types.Csr) -> None:
         """Warn of a feature so far from zero that its mean hides how it differs between rows."""
-        if self.centres or isinstance(rows, loop_types.Csr) or len(rows.X) < FEWEST_ROWS:
+        if self.centres or isinstance(rows, types.Csr) or len(rows.X) < FEWEST_ROWS:
             return
         some = rows.X[:: max(1, len(rows.X) // SOME_ROWS)]
         with np.errstate(all="ignore"):  # cells that are not finite are refused elsewhere
@@ -166,7 +165,7 @@ class LinearEngine(NamedTuple):
 
     def layout(self, n_features: int, n_classes: int) -> Layout:
         """Return the layout of a memory."""
-        own = loop_types.OWN_PARTS.get(type(self.rule), ())
+        own = types.OWN_PARTS.get(type(self.rule), ())
         return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, own)
 
     def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Memory:
@@ -180,18 +179,18 @@ class LinearEngine(NamedTuple):
         """Return the memory that `Memory.to_plain` gave, if it is right."""
         return Memory.of(self.layout(n_features, n_classes), plain)
 
-    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> loop_types.Record:
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> types.Record:
         """Return room for what is predicted before n rows are learned."""
         scores = np.empty((n, self.n_scores(n_classes)))
         cuts = np.empty((n if with_cuts else 0, n_classes + 1))
-        return loop_types.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
+        return types.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
 
     def learn(
         self,
         memory: Memory,
         batch: Batch,
         order: Array | None = None,
-        record: loop_types.Record | None = None,
+        record: types.Record | None = None,
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given does not change."""
         return self._learn_in_place(memory.copy(), batch, order, record)
@@ -201,7 +200,7 @@ class LinearEngine(NamedTuple):
         memory: Memory,
         batch: Batch,
         order: Array | None = None,
-        record: loop_types.Record | None = None,
+        record: types.Record | None = None,
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given may change.
 
@@ -222,7 +221,7 @@ class LinearEngine(NamedTuple):
         memory: Memory,
         batch: Batch,
         order: Array | None,
-        record: loop_types.Record | None,
+        record: types.Record | None,
         columns: Array | None = None,
     ) -> Memory:
         """Return the memory given, changed; `columns` are the features of the rows, None: any."""
@@ -237,7 +236,7 @@ class LinearEngine(NamedTuple):
         return memory
 
     def run(
-        self, memory: Memory, batch: Batch, order: Array | None, record: loop_types.Record | None
+        self, memory: Memory, batch: Batch, order: Array | None, record: types.Record | None
     ) -> int:
         """Run the loop in place; return -1, or the first position whose scores are not finite."""
         if order is not None and len(order) == 0:  # the loop takes an empty order for all rows
@@ -245,7 +244,7 @@ class LinearEngine(NamedTuple):
         extras, weights = None, batch.weights
         if weights is not None or record is not None or self.growth is not None:
             weights = NO_WEIGHTS if weights is None else weights
-            extras = loop_types.Extras(weights, self.growth or 1.0, record or NO_RECORD)
+            extras = types.Extras(weights, self.growth or 1.0, record or NO_RECORD)
         from pril.online import loop  # which imports numba
 
         order = loop.NO_ORDER if order is None else order
@@ -259,7 +258,7 @@ class LinearEngine(NamedTuple):
         """Return weights, thresholds between sentinels, and the number that divides them."""
         return memory.predicting(self.geometry)
 
-    def rate(self, memory: Memory, rows: loop_types.Dense | loop_types.Csr) -> Ratings:
+    def rate(self, memory: Memory, rows: types.Dense | types.Csr) -> Ratings:
         """Return ranks and scores of rows."""
         w, cut, unit = self.parameters(memory)
         scores, bad = rating.scores_of(rows, w)
@@ -275,7 +274,7 @@ class LinearEngine(NamedTuple):
         return LinearRow(self, memory)
 
     def not_finite(
-        self, rows: loop_types.Dense | loop_types.Csr, row: int | None, weights: Array | None = None
+        self, rows: types.Dense | types.Csr, row: int | None, weights: Array | None = None
     ) -> ValueError:
         """Return the error for numbers that are not finite."""
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
@@ -283,7 +282,7 @@ class LinearEngine(NamedTuple):
 
 def few_columns(rows: Any, width: int) -> Array | None:
     """Return the features that sparse rows touch, and the last one; None unless few of many."""
-    if width < WIDE or not isinstance(rows, loop_types.Csr) or 16 * len(rows.data) > width:
+    if width < WIDE or not isinstance(rows, types.Csr) or 16 * len(rows.data) > width:
         return None
     return np.append(np.unique(rows.indices), width - 1)
 
@@ -306,7 +305,7 @@ class LinearRow:
 
         self._loop = loop
         self._row = loop.OneRow(
-            rows=loop_types.Dense(frozen(self.cells[np.newaxis]), engine.constant),
+            rows=types.Dense(frozen(self.cells[np.newaxis]), engine.constant),
             label=np.empty((1, 2), dtype=np.int64),
             kept=np.ones(len(memory.numbers) + 1),
         )
@@ -317,7 +316,7 @@ class LinearRow:
             unit=np.array([1.0, -1.0]),
         )
         rule, geometry, arrays = engine.rule, engine.geometry, memory.arrays
-        cells = loop_types.Cells(*self._row.rows)
+        cells = types.Cells(*self._row.rows)
         self.rate: Callable[[], int] = loop.compiled_for(
             loop.rate_row, rule, geometry, arrays, rating, cells
         )
@@ -362,5 +361,5 @@ class LinearRow:
 
     def refusal(self, weight: float = 1.0) -> ValueError:
         """Return the error for a row that was refused."""
-        rows = loop_types.Dense(self.cells[np.newaxis], 0.0)
+        rows = types.Dense(self.cells[np.newaxis], 0.0)
         return self._engine.not_finite(rows, 0, np.array([weight]))

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import typeof
 
-from pril.core import loop_types
+from pril.core import loop_types as types
 from pril.core.loop_types import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
 from pril.online import code_cache
 from pril.online.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
@@ -83,8 +83,8 @@ def _dot_cells(rows, t, w, k):
     return np.dot(rows.X[t], w[k, :-1]) + rows.constant * w[k, w.shape[1] - 1]
 
 
-DOTS = {loop_types.Dense: _dot_dense, loop_types.Cells: _dot_cells, loop_types.Csr: _dot_csr}
-dot = on_type(DOTS | {loop_types.Gram: lambda rows, t, w, k: rows.scores[t]})
+DOTS = {types.Dense: _dot_dense, types.Cells: _dot_cells, types.Csr: _dot_csr}
+dot = on_type(DOTS | {types.Gram: lambda rows, t, w, k: rows.scores[t]})
 
 
 def _fetch_dense(rows, t):
@@ -99,9 +99,7 @@ def _fetch_csr(rows, t):
 
 
 # Prefetch a row.
-fetch = on_type(
-    {loop_types.Dense: _fetch_dense, loop_types.Csr: _fetch_csr}, default=lambda rows, t: None
-)
+fetch = on_type({types.Dense: _fetch_dense, types.Csr: _fetch_csr}, default=lambda rows, t: None)
 
 
 @any_order
@@ -127,9 +125,7 @@ def _square_gram(rows, t):
     return float(rows.values[rows.slot[t], t])
 
 
-square = on_type(
-    {loop_types.Dense: _square_dense, loop_types.Csr: _square_csr, loop_types.Gram: _square_gram}
-)
+square = on_type({types.Dense: _square_dense, types.Csr: _square_csr, types.Gram: _square_gram})
 
 
 def _add_dense(rows, t, alpha, k, weights, before):
@@ -156,7 +152,7 @@ def _add_gram(rows, t, alpha, k, weights, before):
         _drop_smallest(rows, t + 1, weights.u[k])
 
 
-add = on_type({loop_types.Dense: _add_dense, loop_types.Csr: _add_csr, loop_types.Gram: _add_gram})
+add = on_type({types.Dense: _add_dense, types.Csr: _add_csr, types.Gram: _add_gram})
 
 
 @own_function
@@ -188,13 +184,13 @@ def _drop_smallest(rows, start, coef):
 
 def _rows_of_sums(rows):
     _, sums, values, slot, since, size, budget = rows
-    return loop_types.Gram(sums, sums, values, slot, since, size, budget)
+    return types.Gram(sums, sums, values, slot, since, size, budget)
 
 
 # Gram rows store the averaged model's scores in `sums`.
-under_sums = on_type({loop_types.Gram: _rows_of_sums}, default=lambda rows: rows)
+under_sums = on_type({types.Gram: _rows_of_sums}, default=lambda rows: rows)
 # The mean needs the support rows of all iterates: it is lost when one is dropped.
-mean_is_lost = on_type({loop_types.Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
+mean_is_lost = on_type({types.Gram: lambda rows: rows.size[1] > 0}, default=lambda rows: False)
 
 
 # --- State: the additive sums --------------------------------------------------------------------
@@ -252,9 +248,9 @@ class Round(NamedTuple):
 # --- Geometries: additive state -> weights and thresholds ----------------------------------------
 
 
-weight = on_type({loop_types.Curved: loop_types.curved}, default=lambda geometry, u, shift: u)
+weight = on_type({types.Curved: types.curved}, default=lambda geometry, u, shift: u)
 threshold = on_type(
-    {loop_types.FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
+    {types.FixedThresholds: lambda geometry, n, i, shift: i + 1.5},
     default=lambda geometry, n, i, shift: weight(geometry, -n, shift),
 )
 
@@ -266,10 +262,8 @@ def _fill_curved(geometry, u, shift, w):
 
 
 # Other weights are the sums themselves.
-where_weights_are = on_type({loop_types.Curved: lambda kind, u, w: w}, default=lambda kind, u, w: u)
-fill_weights = on_type(
-    {loop_types.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None
-)
+where_weights_are = on_type({types.Curved: lambda kind, u, w: w}, default=lambda kind, u, w: u)
+fill_weights = on_type({types.Curved: _fill_curved}, default=lambda geometry, u, shift, w: None)
 
 
 def _move_shared(geometry, weights, before, k, j, change):
@@ -284,7 +278,7 @@ def _move_curved(geometry, weights, before, k, j, change):
         weights.w[k, j] = weight(geometry, weights.u[k, j], weights.shift[0])
 
 
-move = on_type({loop_types.Curved: _move_curved}, default=_move_shared)
+move = on_type({types.Curved: _move_curved}, default=_move_shared)
 
 
 @part_of_loop
@@ -353,7 +347,7 @@ def _settle_curved(geometry, model, alpha, c, rows, t):
 
 
 settle = on_type(
-    {loop_types.Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None
+    {types.Curved: _settle_curved}, default=lambda geometry, model, alpha, c, rows, t: None
 )
 
 
@@ -370,7 +364,7 @@ def peak(geometry, u, n):
     return top
 
 
-_positive_part = part_of_loop(loop_types.positive_part)
+_positive_part = part_of_loop(types.positive_part)
 
 
 def _mass_curved(geometry, u, n, shift):
@@ -382,7 +376,7 @@ def _mass_curved(geometry, u, n, shift):
     return total
 
 
-mass = on_type({loop_types.Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
+mass = on_type({types.Curved: _mass_curved}, default=lambda geometry, u, n, shift: 1.0)
 
 
 # --- Rules: scores and interval -> multipliers ---------------------------------------------------
@@ -395,9 +389,9 @@ def _length(rule, rows, t):
 
 
 LENGTHS = {
-    loop_types.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
-    loop_types.PassiveAggressive: _length,
-    loop_types.Likelihood: _length,
+    types.LeastSquares: lambda rule, rows, t: square(rows, t) if rule.normalize else 0.0,
+    types.PassiveAggressive: _length,
+    types.Likelihood: _length,
 }
 squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
 
@@ -423,11 +417,9 @@ def _measure_each(rule, rows, t, w, scores):
     return scores, total
 
 
-measure = on_type({loop_types.Multiclass: _measure_each}, default=_measure_one)
+measure = on_type({types.Multiclass: _measure_each}, default=_measure_one)
 # What `measure` returns, from an array.
-measured = on_type(
-    {loop_types.Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0]
-)
+measured = on_type({types.Multiclass: lambda rule, scores: scores}, lambda rule, scores: scores[0])
 
 
 @part_of_loop
@@ -494,8 +486,8 @@ def best_in(scores, lo, hi):
 
 decode = on_type(
     {
-        loop_types.Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
-        loop_types.Likelihood: _decode_likelihood,
+        types.Multiclass: lambda rule, scores, cut: best_in(scores, 0, scores.shape[0] - 1),
+        types.Likelihood: _decode_likelihood,
     },
     default=lambda rule, score, cut: rank_of(score, cut),
 )
@@ -514,7 +506,7 @@ def _hinge_best(rule, scores, cut, lo, hi):
     return scores[decode(rule, scores, cut)] - scores[best_in(scores, lo, hi)]
 
 
-hinge = on_type({loop_types.Multiclass: _hinge_best}, default=_hinge_cut)
+hinge = on_type({types.Multiclass: _hinge_best}, default=_hinge_cut)
 
 
 # `step` moves the thresholds, sets `work.alpha`, and returns how many constraints were
@@ -616,7 +608,7 @@ def _evidence(rule, memory):
 
 
 # The rule's own parts of a memory.
-own_parts = on_type({loop_types.Likelihood: _evidence}, default=lambda rule, memory: None)
+own_parts = on_type({types.Likelihood: _evidence}, default=lambda rule, memory: None)
 
 
 # A smaller slope is a rounding error: steps divide by the size of the slopes, and would blow it up.
@@ -690,17 +682,17 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
 
 
 STEPS = {
-    loop_types.Pril: _step_pril,
-    loop_types.LeastSquares: _step_least_squares,
-    loop_types.PassiveAggressive: _step_passive_aggressive,
-    loop_types.Multiclass: _step_multiclass,
-    loop_types.Likelihood: _step_likelihood,
+    types.Pril: _step_pril,
+    types.LeastSquares: _step_least_squares,
+    types.PassiveAggressive: _step_passive_aggressive,
+    types.Multiclass: _step_multiclass,
+    types.Likelihood: _step_likelihood,
 }
 step = on_type(STEPS)
 
 
 # How much the iterate of round t weighs in the mean.
-age = on_type({loop_types.Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
+age = on_type({types.Likelihood: lambda rule, t: float(t)}, default=lambda rule, t: 1.0)
 
 
 @part_of_loop
@@ -821,7 +813,7 @@ NO_ORDER = np.empty(0, dtype=np.int32)
 NO_ORDER.flags.writeable = False
 
 
-lay_out = inserted(loop_types.lay_out)
+lay_out = inserted(types.lay_out)
 N_SPARE = 7
 
 
@@ -834,7 +826,7 @@ class Desk(NamedTuple):
 
 def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
-    w = np.empty((n_scores, width)) if isinstance(geometry, loop_types.Curved) else None
+    w = np.empty((n_scores, width)) if isinstance(geometry, types.Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
 
 
@@ -938,10 +930,8 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         importance = row.kept[numbers.shape[0] :]
         if importance[0] != 1.0:
             integers[LATTICE] = 0
-        record = loop_types.Record(
-            integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0]
-        )
-        extras = loop_types.Extras(importance, growth, record)
+        record = types.Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
+        extras = types.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
         if is_bounded(numbers):

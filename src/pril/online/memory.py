@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pril.core import loop_types, rating
+from pril.core import loop_types as types
+from pril.core import rating
 from pril.core.arrays import Array
 from pril.errors import InputError, shown
 
@@ -24,10 +25,10 @@ class Layout(NamedTuple):
     n_features: int
     n_classes: int
     average: bool
-    own: tuple[loop_types.Part, ...]  # of the rule
+    own: tuple[types.Part, ...]  # of the rule
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each part, in their order in the memory: see `loop_types.State`."""
+        """Return the shape of each part, in their order in the memory: see `types.State`."""
         weights, n_cuts = (self.n_scores, self.n_features + 1), self.n_classes - 1
         return {
             "u": weights,
@@ -39,7 +40,7 @@ class Layout(NamedTuple):
             **{part.name: (self._size(part),) for part in self.own},
         }
 
-    def _size(self, part: loop_types.Part) -> int:
+    def _size(self, part: types.Part) -> int:
         return part.size if isinstance(part.size, int) else part.size(self.n_classes)
 
     def places(self) -> list[int]:
@@ -53,7 +54,7 @@ class Layout(NamedTuple):
     def integers(self) -> Array:
         """Return the integers of an empty memory."""
         places, times = self.places(), [part.time for part in self.own]
-        fading = loop_types.N_COMMON + times.count("fades")
+        fading = types.N_COMMON + times.count("fades")
         growing = fading + times.count("grows")
         return np.array([0, 0, 0, 0, self.n_scores, places[fading], places[growing], *places])
 
@@ -68,7 +69,7 @@ class Memory:
     numbers : ndarray of float64
         The parts, one after the other.
     integers : ndarray of int64
-        Counts and places, see `loop_types.Arrays`.
+        Counts and places, see `types.Arrays`.
     """
 
     def __init__(self, layout: Layout, numbers: Array, integers: Array) -> None:
@@ -126,28 +127,28 @@ class Memory:
         }
 
     @property
-    def state(self) -> loop_types.State:
+    def state(self) -> types.State:
         """What all learners have, as the loop sees it."""
-        return loop_types.lay_out(self.arrays)
+        return types.lay_out(self.arrays)
 
     @property
-    def arrays(self) -> loop_types.Arrays:
+    def arrays(self) -> types.Arrays:
         """The memory as compiled code takes it."""
-        return loop_types.Arrays(self._wide(), self.numbers, self.integers)
+        return types.Arrays(self._wide(), self.numbers, self.integers)
 
     @property
     def counts(self) -> Array:
         """Rounds, rounds with a violated constraint, violated constraints."""
-        return self.integers[: loop_types.LATTICE]
+        return self.integers[: types.LATTICE]
 
     @property
     def lattice(self) -> bool:
         """Whether the thresholds are integers, which keeps them in order."""
-        return bool(self.integers[loop_types.LATTICE])
+        return bool(self.integers[types.LATTICE])
 
     @lattice.setter
     def lattice(self, value: bool) -> None:
-        self.integers[loop_types.LATTICE] = value
+        self.integers[types.LATTICE] = value
 
     @property
     def averages(self) -> bool:
@@ -228,7 +229,7 @@ class Memory:
 
 def _is_bounded(values: Array) -> bool:
     """Tell whether every number is finite and no larger than `MOST`."""
-    return bool(values.min() >= -loop_types.MOST and values.max() <= loop_types.MOST)
+    return bool(values.min() >= -types.MOST and values.max() <= types.MOST)
 
 
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
