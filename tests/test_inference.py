@@ -22,6 +22,7 @@ from pril import ColumnEncoder, OrderedLogit
 from pril.errors import InputError, InputTypeError
 from pril.inference import infer, likelihood_ratio
 from pril.labels import make_intervals
+from pril.likelihood import fitting
 
 THETA = np.array([-1.5, 0.0, 1.2])
 W = np.array([1.0, -0.5, 0.3])
@@ -337,7 +338,7 @@ def test_sampling_weights_have_no_size():
     )
     np.testing.assert_allclose(said.std_error, one.std_error, rtol=1e-2)
     assert (taken.std_error < said.std_error / 20.0).all()
-    assert f"{whole.sum():,.6g} rows, counted by the weights of 200" in str(taken)
+    assert f"{whole.sum():,.0f} rows, counted by the weights of 200" in str(taken)
     assert str(infer(model, X, y, sample_weight=whole)) == str(taken)
 
 
@@ -539,6 +540,65 @@ def test_classes_without_rows_are_named():
     two = infer(fitted(X, y > 1, classes=[False, True]))
     np.testing.assert_allclose(found.std_error[[0, 1, 2, 4]], two.std_error, rtol=1e-7)
     assert found.n_parameters == 4
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        lambda n: np.full(n, 2),
+        lambda n: np.tile([0, 3], (n, 1)),
+        lambda n: np.column_stack([np.arange(n) % 2, 2 + np.arange(n) % 2]),
+    ],
+)
+def test_labels_that_tell_no_classes_apart_are_refused(labels):
+    """All of one class, or ranges that all have a class in common: any weights are a maximum."""
+    X, y = table()[0], labels(400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fitted(X, y, coarsening="random")
+    for arguments in ((), (X, y)):
+        with pytest.raises(InputError, match="do not tell any two classes apart, so there is noth"):
+            infer(model, *arguments)
+    everything = fitted(X, np.tile([0, 3], (400, 1)), alpha=0.3)
+    assert infer(everything).mcfadden is None
+
+
+def test_a_fit_that_ended_early_is_named():
+    X, y = table()
+    with pytest.warns(ConvergenceWarning, match="in max_iter=1 steps"):
+        model = fitted(X, y, max_iter=1)
+    for found in (infer(model), infer(model, X, y)):
+        assert found.remarks == [
+            "not the maximum: fit ended after max_iter=1 steps, so that errors and tests are not "
+            "valid"
+        ]
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1e-4, 3e-5])
+def test_features_that_others_determine_are_named_where_others_nearly_do(scale):
+    """The second feature is nearly a sum of two, and what it is beyond them is the fourth."""
+    X, y = table()
+    X = np.column_stack([X[:, 0], X @ [1.0, -2.0, scale], X[:, 1], X[:, 2]])
+    one, two = (infer(fitted(Z, y)) for Z in (X[:, :3], X))
+    assert two.remarks == [
+        "not identified: 3 (constant, or determined by others): weight 0, no error"
+    ]
+    known = [0, 1, 2, 4, 5, 6]
+    np.testing.assert_allclose(two.std_error[known], one.std_error, rtol=1e-8 + 1e-14 / scale**2)
+
+
+def test_sparse_features_far_from_zero():
+    """A column without zeros may be an id or a time."""
+    X, y = table()
+    X[:, 2] *= np.arange(400) % 3 == 0
+    groups = np.arange(400) // 2
+    for far in (1e6, 1e9):
+        Z = X + [far, 0.0, 0.0]
+        sparse, dense = (
+            infer(fitted(form(Z), y), form(Z), y, groups=groups) for form in (csr_array, np.asarray)
+        )
+        np.testing.assert_allclose(sparse.estimate[:3], dense.estimate[:3], rtol=1e-9)
+        np.testing.assert_allclose(sparse.std_error[:3], dense.std_error[:3], rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", ["plain", "standardised"])
@@ -925,7 +985,7 @@ def test_a_file_keeps_the_errors_until_more_is_learned(tmp_path, labelled):
     assert (loaded.loglik_, loaded.converged_) == (model.loglik_, model.converged_)
     loaded.partial_fit(X[:1], y[:1])
     assert not hasattr(loaded, "covariance_")
-    with pytest.raises(InputError, match="rows were learned since"):
+    with pytest.raises(InputError, match="has learned rows by partial_fit or a stream"):
         infer(loaded)
     stream = model.stream()
     stream.learn_one(X[0], tuple(y[0]))
@@ -949,7 +1009,7 @@ def test_a_file_keeps_the_errors_until_more_is_learned(tmp_path, labelled):
                 "X": None,
                 "y": None,
             },
-            "rows were learned since, or only",
+            "known right after fit only, and this model has learned rows by partial_fit",
         ),
     ],
 )
@@ -1003,3 +1063,19 @@ def test_other_models_are_refused():
     ranges = make_intervals(y, 1, 0.5, classes=range(4), random_state=0)
     with pytest.raises(InputError, match="take the rows with exact labels"):
         infer(fitted(X, ranges, alpha=0.3), X, ranges).proportional_odds()
+
+
+@pytest.mark.parametrize("n", [300, 8000])
+def test_all_steps_are_counted(n, monkeypatch):
+    """Those of searches that look at some rows, or for a mechanism that is not chosen, as well."""
+    taken, climb = [], fitting.climb
+
+    def counted(look_at, start, *arguments, **options):
+        found = climb(look_at, start, *arguments, **options)
+        taken.append(found.n_iter - start.n_iter)
+        return found
+
+    monkeypatch.setattr(fitting, "climb", counted)
+    X, y = table(n)
+    model = fitted(X, make_intervals(y, 1, 0.75, classes=range(4), random_state=0))
+    assert model.n_iter_ == sum(taken)

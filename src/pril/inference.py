@@ -334,8 +334,8 @@ class Inference:
 
     @property
     def mcfadden(self) -> float | None:
-        """McFadden's R²: how much of the log-likelihood the features explain."""
-        return None if self.loglik_null is None else 1.0 - self.loglik / self.loglik_null
+        """McFadden's R²: the share of the log-likelihood that features explain; None: unknown."""
+        return 1.0 - self.loglik / self.loglik_null if self.loglik_null else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers as plain data, as JSON has it.
@@ -1107,6 +1107,11 @@ def _inference(
 ) -> Inference:
     """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
+    kinds = Kinds(known["ends"], len(learner.order_))
+    if not known["has_prior"] and Scale.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+        raise InputError(
+            "the labels do not tell any two classes apart, so there is nothing to infer"
+        )
     d, labels = len(learner.coef_), learner.order_.tolist()
     terms: list[tuple[str, Any, Any]] = [("weight", name, None) for name in parts.names]
     terms += [("threshold", None, label) for label in labels[:-1]]
@@ -1177,6 +1182,11 @@ def _not_identified(
 def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
     """Return what rows do not determine."""
     learner, found = parts.learner, []
+    if not (known["converged"] or len(known["growing"])):
+        found.append(
+            f"not the maximum: fit ended after max_iter={learner.max_iter} steps, so that errors "
+            "and tests are not valid"
+        )
     if len(known["growing"]):
         found.append(
             "no maximum: "
@@ -1226,7 +1236,7 @@ def _counted(known: dict[str, Any], is_sampled: bool) -> str:
     if is_sampled:
         return f"{rows:,} rows with sampling weights"
     counted = f", counted by the weights of {rows:,}" if weight != rows else ""
-    return f"{weight:,.6g} rows{counted}"
+    return f"{weight:,.{0 if weight == round(weight) else 2}f} rows{counted}"
 
 
 def _loglik_of_classes(learner: Any, known: dict[str, Any]) -> float | None:

@@ -427,7 +427,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def _found(self, name: str) -> Any:
         """Return something of the maximum, if no row was learned since."""
         if not self._is_at_maximum:
-            raise AttributeError(f"{name}_ is what fit found, and rows were learned since, or only")
+            raise AttributeError(
+                f"{name}_ is known right after fit only, and this model has learned rows by "
+                "partial_fit or a stream"
+            )
         return self.maximum_[name]
 
     @property

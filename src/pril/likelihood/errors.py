@@ -166,7 +166,7 @@ class Errors:
         n_kinds, n = len(problem.rows.kinds.ends), len(self.fit.maximum.x)
         used = np.flatnonzero(problem.frame.scale > 0.0)
         nothing = Separation(np.empty((0, n)), used[:0], np.zeros(n_kinds, dtype=bool))
-        if products is None or len(used) == 0:
+        if products is None or len(used) == 0 or len(self._point.theta) == 0:
             return nothing
         d, whole = len(used), self.information
         follow = -_solved(whole[d:, d:], whole[d:, :d])  # how all others follow the weights
@@ -204,6 +204,8 @@ class Errors:
     def _root(self) -> Array:
         """A root of the inverse of the information, by all numbers; bounded ones only."""
         basis, information = self.free, self.information
+        if len(self._point.theta) == 0:  # the labels say nothing
+            return np.zeros((len(self.fit.maximum.x), 0))
         if len(directions := self.separation.directions):
             own = in_free_numbers(self.free, directions.T)
             size = np.sqrt(np.maximum(np.diagonal(information), 1e-300))

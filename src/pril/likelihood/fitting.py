@@ -31,6 +31,7 @@ MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 1e-2  # of the log posterior: what starts may leave, until it is clear which one is best
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
+ROUNDING = 16.0 * np.finfo(float).eps  # of a sum of squares, relative
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
 NEVER = 30.0  # log odds against a class at an end of the scale that no label has
 
@@ -107,13 +108,19 @@ class Scale(NamedTuple):
 
 
 def redundant_features(products: Array) -> Array:
-    """Return the features that are constant, or that those before them determine."""
+    """Return the features that are constant, or that those before them determine.
+
+    A feature that others nearly determine leaves rounding errors in those after it.
+    """
     left, size, found = products.copy(), np.diagonal(products).copy(), []
+    noise = ROUNDING * size
     for j in range(len(left)):
-        if left[j, j] <= REDUNDANT * size[j]:
+        if left[j, j] <= REDUNDANT * size[j] + noise[j]:
             found.append(j)
         else:
-            left -= np.outer(left[:, j], left[j] / left[j, j])
+            by = left[:, j] / left[j, j]
+            noise += by**2 * noise[j]
+            left -= np.outer(by, left[j])
     return np.array(found, dtype=int)
 
 
@@ -412,21 +419,22 @@ class Fitting:
         evidence = {name: problems[name].evidence(found[name][0]) for name in problems}
         name = max(evidence, key=lambda each: evidence[each])
         problem, best = problems[name], found[name][0]
-        free = self._freed(problem, best, evidence)
-        if free is None:
-            return problem.mechanism, best, evidence, n_steps
-        return *free[:2], evidence, n_steps + free[2]
+        mechanism, best, more = self._freed(problem, best, evidence)
+        return mechanism, best, evidence, n_steps + more
 
     def _freed(
         self, problem: Problem, best: Maximum, evidence: dict[str, float]
-    ) -> tuple[Mechanism, Maximum, int] | None:
-        """Free the table of a mechanism, if exact labels show each cell, and evidence is for it."""
+    ) -> tuple[Mechanism, Maximum, int]:
+        """Free the table of a mechanism, if exact labels show each cell, and evidence is for it.
+
+        Return the mechanism, its maximum, and the steps that this took.
+        """
         kinds, weights = problem.mechanism.kinds, problem.rows.weights
         exact = weights[kinds.ends[:, 0] == kinds.ends[:, 1]].sum()
         n_cells = (kinds.ends[:, 1] - kinds.ends[:, 0] + 1).sum()
         target = problem.label_chances(best.x)
         if exact < n_cells or not np.isfinite(target).all():
-            return None
+            return problem.mechanism, best, 0
         w, _, theta = problem.split(best.x)
         name, n_steps, values = problem.mechanism.name, 0, []
         for learns in (False, True):
@@ -437,7 +445,9 @@ class Fitting:
             values.append(freed.evidence(maximum))
             n_steps += maximum.n_iter
         evidence["free"] = evidence[name] + values[1] - values[0] + float(np.log(FREE_ODDS))
-        return (mechanism, maximum, n_steps) if evidence["free"] > evidence[name] else None
+        if evidence["free"] > evidence[name]:
+            return mechanism, maximum, n_steps
+        return problem.mechanism, best, n_steps
 
     def begin(self) -> Fit:
         """Choose a mechanism, and return where the search over all rows begins."""

@@ -196,10 +196,13 @@ class Moments(NamedTuple):
         share = weight / (whole if whole > 0.0 else 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
             if issparse(X):
-                mean = share @ X
-                apart = csr_array(((X.data - mean[X.indices]) ** 2, X.indices, X.indptr), X.shape)
-                stored = csr_array((np.ones(len(X.data)), X.indices, X.indptr), X.shape)
-                squares = weight @ apart + (whole - weight @ stored) * mean**2
+                mean, parts = share @ X, (X.indices, X.indptr)
+                zeros = 1.0 - share @ csr_array((np.ones(len(X.data)), *parts), X.shape)
+                zeros[np.bincount(X.indices, minlength=len(mean)) == block.n_rows] = 0.0
+                mean += share @ csr_array((X.data - mean[X.indices], *parts), X.shape)
+                mean -= zeros * mean
+                apart = csr_array(((X.data - mean[X.indices]) ** 2, *parts), X.shape)
+                squares = weight @ apart + whole * zeros * mean**2
             else:
                 X = X.astype(np.float64, copy=False)
                 mean = share @ X
@@ -265,9 +268,11 @@ class Frame(NamedTuple):
     def view(self, X: Any) -> Framed:
         """Return rows in this frame."""
         if issparse(X):
-            data = X.data * self.scale[X.indices]
+            # A column without zeros may be far from zero: the centre is taken from its values.
+            is_full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
+            data = (X.data - np.where(is_full, self.centre, 0.0)[X.indices]) * self.scale[X.indices]
             scaled = csr_array((data, X.indices, X.indptr), shape=X.shape)
-            return Framed(scaled, self.centre * self.scale)
+            return Framed(scaled, np.where(is_full, 0.0, self.centre) * self.scale)
         Z = np.subtract(X, self.centre, dtype=np.float64)
         Z *= self.scale
         return Framed(Z)
