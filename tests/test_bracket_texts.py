@@ -193,6 +193,11 @@ COLUMNS = {
         [18, np.nextafter(24, INF)],
         [[0, 0], [1, 1], [2, 2], NO_LABEL],
     ),
+    "Spanish euros": (
+        ["menos de EUR 20", "de EUR 20 a EUR 35", "de EUR 35 a menos de EUR 50", "EUR 50 o m\u00e1s"],
+        [20, 35, 50],
+        [[0, 0], [1, 1], [2, 2], [3, 3]],
+    ),
     "an end that another text shows": (
         ["under 1k", "1-5k", "5k+"],
         [1000, 5000],
@@ -480,7 +485,7 @@ def survey_column(rng):
     forms = LANGUAGES[rng.choice(list(LANGUAGES))]
     marks = rng.choice([{}, ENGLISH, GERMAN, SWISS, FRENCH])
     unit, magnitude = rng.choice(UNITS), rng.choice(["", "", "k"])
-    unit_before = not unit and rng.random() < 0.3
+    unit_before = rng.choice(["", "", "$", "US$", "EUR ", "Rs. "]) if not unit else ""
     scale = rng.choice([2.5, 10, 250, 1000, 12500] if not magnitude else [10, 250])
     cuts = [scale * number for number in sorted(rng.sample(range(1, 40), rng.randint(2, 6)))]
 
@@ -488,7 +493,7 @@ def survey_column(rng):
         point, group = marks.get("decimal", "."), marks.get("thousands", "")
         text = f"{number:,.1f}" if number % 1 else f"{number:,.0f}"
         text = text.replace(",", "g").replace(".", point).replace("g", group)
-        return f"{'$' if unit_before else ''}{text}{magnitude}{unit}"
+        return f"{unit_before}{text}{magnitude}{unit}"
 
     texts, bounds = [], []
     for _ in range(rng.randint(1, 8)):
@@ -602,6 +607,14 @@ def test_marks_that_nobody_tells_are_read_only_if_no_class_depends_on_them(seed)
         assert found == sorted(map(float, inner)), texts
         n_read += any("," in text or "." in text for text in texts)
     assert n_read > 100
+
+
+@pytest.mark.parametrize("edge", [1.44, 1440])
+def test_an_edge_shows_what_marks_are(edge):
+    texts = ["< 1.440 kg", "1.440 kg or more"]
+    assert from_brackets(texts, [edge]).tolist() == [[0, 0], [1, 1]]
+    with pytest.raises(RowError, match=r"1.440 may have decimals or thousands"):
+        from_brackets(texts, [2])
 
 
 # --- Slips ---------------------------------------------------------------------------------------

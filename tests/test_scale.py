@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import pril
 from pril import OrderedLogit
-from pril.errors import InputError, PrilError
+from pril.errors import PrilError
 from pril.labels import Scale, bracket_names, from_bounds, from_brackets
 from tables import write
 
@@ -275,7 +275,11 @@ REFUSED = {
     "no edges": (lambda: Scale([INF]), "edges holds no finite number"),
     "low inside": (lambda: Scale([1, 2], low=1), "low must be below the first edge 1.0, got 1"),
     "high inside": (lambda: Scale([1, 2], high=1.5), "high must be above the last edge 2.0, got 1"),
-    "low missing": (lambda: Scale([1, 2], low=np.nan), "low must be finite, got"),
+    "low missing": (lambda: Scale([1, 2], low=np.nan), "low must be finite, got nan"),
+    "two lows": (lambda: Scale([1, 2], low=[0]), r"low must be a number, got \[0\]"),
+    "an infinite point": (lambda: Scale.of_points([1, 2, INF]), "points must be finite, got"),
+    "words for chances": (lambda: Scale([1, 2]).median([["a", "b", "c"]]), "P must hold numbers, got <U1"),
+    "no number for a chance": (lambda: Scale([1, 2]).median([[None, 0.5, 0.5]]), "P must hold numbers, got object"),
     "a word": (lambda: Scale([1, 2], low="a"), "low, row 0: 'a' is not a number"),
     "falling points": (lambda: Scale.of_points([2, 1]), "points must be a 1d array of ascending"),
     "one point": (lambda: Scale.of_points([2]), "points must hold at least two"),
@@ -296,7 +300,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_makes_no_number_is_refused_by_name(call, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(PrilError, match=message):
         call()
 
 

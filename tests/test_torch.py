@@ -129,6 +129,22 @@ def test_it_is_largest_where_ordered_logit_ends():
     np.testing.assert_allclose(proba, model.predict_proba(X), atol=1e-5)
 
 
+@pytest.mark.parametrize("far", [1.0, 1e3])
+def test_the_loss_of_a_fitted_model_is_its_log_likelihood(far):
+    """Of exact labels and ranges of any kind, also far from the thresholds."""
+    rng = np.random.default_rng(3)
+    X, w = rng.normal(0, [1.0, far], size=(200, 2)), rng.uniform(0.5, 2.0, 200)
+    y = np.digitize(X @ [1.0, 1.0 / far] + rng.logistic(size=200), [-1.0, 0.5, 2.0])
+    y = np.column_stack([y - rng.integers(0, 2, 200), y + rng.integers(0, 2, 200)]).clip(0, 3)
+    model = OrderedLogit(classes=range(4), coarsening="random", alpha=0.0)
+    model.fit(X, y, sample_weight=w)
+    cuts, target = torch.tensor(model.thresholds_), torch.tensor(y)
+    loss = range_loss(
+        torch.tensor(model.latent(X)), target, torch.tensor(w), thresholds=cuts, reduction="sum"
+    )
+    assert float(loss) == pytest.approx(-model.loglik_, rel=1e-12)
+
+
 def test_shares_of_raters_are_found():
     """Labels by known offsets, none exact: the shares are parameters as any others."""
     rng = np.random.default_rng(3)
@@ -301,7 +317,14 @@ def expit_odds(shares):
 
 ONE = torch.zeros(1, 3)
 REFUSED = {
-    "one class": (lambda: CumulativeLogits(1), "n_classes must be at least 2, got 1"),
+    "one class": (lambda: CumulativeLogits(1), "n_classes must be a whole number of at least 2, got 1"),
+    "half a class": (lambda: CumulativeLogits(2.5), "n_classes must be a whole number of at least 2, got 2.5"),
+    "all shares": (lambda: CumulativeLogits(2, [1, INF]), r"shares must be 2 positive numbers, got \[1, inf\]"),
+    "logits that are integers": (lambda: range_loss(ONE.long(), torch.tensor([1])), "scores must be floating-point numbers, got torch.int64"),
+    "a column of thresholds": (lambda: range_loss(ONE[:, 0], torch.tensor([1]), thresholds=ONE.T), r"thresholds must have shape \(n_classes - 1,\), got"),
+    "a column of weights": (lambda: range_loss(ONE.repeat(2, 1), torch.tensor([1, 1]), torch.ones(2, 1)), r"weight must have shape \(2,\), got"),
+    "a negative weight": (lambda: range_loss(ONE.repeat(2, 1), torch.tensor([1, 1]), torch.tensor([1.0, -2.0])), "weight, row 1: -2.0 is no weight"),
+    "a missing weight": (lambda: range_loss(ONE, torch.tensor([1]), torch.tensor([INF - INF])), "weight, row 0: nan is no weight"),
     "other shares": (lambda: CumulativeLogits(2, [1, 2, 3]), r"shares must be 2 positive numbers, got \[1, 2, 3\]"),
     "no share": (lambda: CumulativeLogits(2, [1, 0]), r"shares must be 2 positive numbers, got \[1, 0\]"),
     "scores alone": (lambda: range_loss(torch.zeros(3), torch.zeros(3).long()), "scores must be logits, or come with thresholds"),

@@ -7,6 +7,7 @@ row and no others: given thresholds, memory does not grow with the number of cla
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Literal
 
 from pril.core.coarsening import MOST_STEPS, OFFSETS
@@ -48,11 +49,11 @@ class CumulativeLogits(nn.Module):
 
     def __init__(self, n_classes: int, shares: Any = None) -> None:
         super().__init__()
-        if n_classes < 2:
-            raise InputError(f"n_classes must be at least 2, got {n_classes!r}")
+        if not isinstance(n_classes, Integral) or n_classes < 2:
+            raise InputError(f"n_classes must be a whole number of at least 2, got {n_classes!r}")
         given = [1.0] * n_classes if shares is None else shares
         sizes = torch.as_tensor(given, dtype=torch.float64)
-        if sizes.shape != (n_classes,) or not bool((sizes > 0).all()):
+        if sizes.shape != (n_classes,) or not bool((sizes > 0).all() & sizes.isfinite().all()):
             raise InputError(f"shares must be {n_classes} positive numbers, got {shares!r}")
         start = torch.logit((sizes / sizes.sum()).cumsum(0)[:-1])
         gaps = torch.log(torch.expm1(start.diff()))  # the inverse of softplus
@@ -170,8 +171,7 @@ def range_loss(
         parts = parts + torch.where(given > 0, given, 1.0).log()
         parts = parts.masked_fill(given == 0, -torch.inf)
         log = torch.where((more >= 0) & (more < WIDEST - 1), parts.logsumexp(1), log)
-    share = labelled.to(log.dtype)
-    share = share if weight is None else share * weight
+    share = labelled.to(log.dtype) * (1.0 if weight is None else _checked(weight, len(log)))
     loss = -log * share
     if reduction == "none":
         return loss
@@ -237,6 +237,16 @@ def _log_between(cuts: Tensor, f: Tensor | float, lower: Tensor, upper: Tensor) 
     return tails + torch.log(-torch.expm1(gap))
 
 
+def _checked(weight: Tensor, n: int) -> Tensor:
+    """Return weights; refuse what would be multiplied with other rows."""
+    if weight.shape != (n,):
+        raise InputError(f"weight must have shape ({n},), got {weight.shape}")
+    if weight.device.type == "cpu" and not bool((weight >= 0).all()):
+        row = int((weight >= 0).int().argmin())
+        raise RowError("weight", row, f"{weight[row].item()} is no weight of a row")
+    return weight
+
+
 def _read(
     scores: Tensor, target: Tensor, thresholds: Tensor | None
 ) -> tuple[int, Tensor, Tensor, Tensor]:
@@ -246,6 +256,10 @@ def _read(
         raise InputError(f"scores must be logits, or come with thresholds; got {scores.shape}")
     if thresholds is not None and scores.shape not in ((n,), (n, 1)):
         raise InputError(f"scores must have shape (n,) or (n, 1), got {scores.shape}")
+    if not scores.is_floating_point():
+        raise InputTypeError(f"scores must be floating-point numbers, got {scores.dtype}")
+    if thresholds is not None and thresholds.ndim != 1:
+        raise InputError(f"thresholds must have shape (n_classes - 1,), got {thresholds.shape}")
     K = (scores.shape[1] if thresholds is None else len(thresholds)) + 1
     if target.shape not in ((n,), (n, 2)):
         raise InputError(f"target must have shape ({n},) or ({n}, 2), got {target.shape}")

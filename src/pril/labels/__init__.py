@@ -461,9 +461,9 @@ def from_brackets(
     decimal : {".", ","}, default=None
         What separates decimals. None is a point, or what `thousands` leaves.
     thousands : {"", ".", ",", " ", "'", "_"}, default=None
-        What separates groups of three digits; "" if nothing does. With None, ``1,000`` and
-        ``1.250`` are thousands if a number such as ``1,000,000`` or ``1.000,50`` shows it, or one
-        of the edges, or if decimals would give the same classes; other such texts are refused.
+        What separates groups of three digits; "" if nothing does. With None, a number such as
+        ``1,000,000`` or ``1.000,50``, or one of the edges, shows what ``1,000`` and ``1.250`` are.
+        Without it, they are thousands if decimals would give the same classes, else refused.
     return_scale : bool, default=False
         Whether to return the scale too, which turns probabilities back into numbers.
 

@@ -10,8 +10,8 @@ The grammar is closed, and a text is read only if all of it is accounted for:
   currency may stand (`CURRENCY`).
 - What separates decimals and thousands is told by the caller. If nobody has told, decimals have a
   point; and groups of three digits after one of the marks , and . are thousands if that reads all
-  numbers of the column, and a number such as 1,000,000 or 1,000.5 shows it, or a given edge, or the
-  classes are the same as with decimals.
+  numbers of the column, and a number such as 1,000,000 or 1,000.5 or a given edge shows it, or the
+  classes are the same as with decimals. An edge may also show that they are decimals.
 - Words of roles and magnitudes cannot be part of a unit, nor can words that may be magnitudes
   (`UNCLEAR`) or that qualify a number (`QUALIFIERS`).
 
@@ -151,10 +151,10 @@ def _role_pattern() -> str:
 
     The Spanish "a" is none in "a week", and "age" is none in "years of age".
     """
-    patterns = []
+    patterns, number = [], rf" ?(?:{CURRENCY.pattern})?\W*\d"
     for word in sorted(_ROLE_OF, key=len, reverse=True):
         first = "^" if _ROLE_OF[word] == "a" else ""
-        ahead = r"(?=\d| \W*\d| menos de\b)" if word == "a" else rf"(?!{LETTER})"
+        ahead = rf"(?={number}| menos de\b)" if word == "a" else rf"(?!{LETTER})"
         patterns.append(first + re.escape(word) + (ahead if word[-1].isalpha() else ""))
     return "|".join(patterns)
 
@@ -494,9 +494,9 @@ class Brackets:
         if spelling.decimal or not all(map(other.spells, marked)):  # 1,000,000 or 1,000.5
             return found
         may_be = [any(float(one.number(n)) in edges for n in marked) for one in (way, other)]
-        if may_be == [True, False]:
-            return found
         other = replace(spelling, decimal=mark, thousands="")
+        if may_be[0] != may_be[1]:
+            return found if may_be[0] else other
         with suppress(InputError):
             if self._classes_of(said, found, edges) == self._classes_of(said, other, edges):
                 return found

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pril.core.arrays import Array, named
 from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
-from pril.errors import InputError
+from pril.errors import InputError, InputTypeError
 from pril.labels import ranking
 
 
@@ -73,8 +73,11 @@ class Scale:
         if not len(self.edges):
             raise InputError("edges holds no finite number: at least one is needed")
         stated = {"low": low, "high": high}
+        for name, end in stated.items():
+            if np.ndim(end):
+                raise InputError(f"{name} must be a number, got {end!r}")
         self.low, self.high = (
-            None if end is None else float(_finite(name, [end])[0]) for name, end in stated.items()
+            None if end is None else float(_finite(name, end)) for name, end in stated.items()
         )
         if self.low is not None and self.low >= self.edges[0]:
             raise InputError(f"low must be below the first edge {self.edges[0]}, got {low!r}")
@@ -201,6 +204,8 @@ class Scale:
                 f"P must have a column for each of the {self.n_classes} classes, got shape "
                 f"{proba.shape}"
             )
+        if proba.dtype.kind not in "biuf":
+            raise InputTypeError(f"P must hold numbers, got {proba.dtype}")
         check_probabilities(proba, "P")
         return np.maximum(proba, 0.0, dtype=np.float64)
 
@@ -235,9 +240,9 @@ class _PointScale(Scale):
     """A scale of classes that are exact numbers."""
 
     def __init__(self, points: ArrayLike) -> None:
-        self.points = cut_points(points, "points")
+        self.points = cut_points(_finite("points", points), "points")
         if len(self.points) < 2:
-            raise InputError("points must hold at least two finite numbers")
+            raise InputError("points must hold at least two numbers")
         super().__init__(self.points[1:])
 
     def __repr__(self) -> str:
