@@ -7,7 +7,6 @@ row and no others: given thresholds, memory does not grow with the number of cla
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Literal
 
 from pril.core.coarsening import MOST_STEPS, OFFSETS
@@ -49,7 +48,7 @@ class CumulativeLogits(nn.Module):
 
     def __init__(self, n_classes: int, shares: Any = None) -> None:
         super().__init__()
-        if not isinstance(n_classes, Integral) or n_classes < 2:
+        if not hasattr(n_classes, "__index__") or n_classes < 2:
             raise InputError(f"n_classes must be a whole number of at least 2, got {n_classes!r}")
         given = [1.0] * n_classes if shares is None else shares
         sizes = torch.as_tensor(given, dtype=torch.float64)

@@ -74,7 +74,7 @@ class Scale:
             raise InputError("edges holds no finite number: at least one is needed")
         stated = {"low": low, "high": high}
         for name, end in stated.items():
-            if np.ndim(end):
+            if end is not None and np.ndim(end):
                 raise InputError(f"{name} must be a number, got {end!r}")
         self.low, self.high = (
             None if end is None else float(_finite(name, end)) for name, end in stated.items()

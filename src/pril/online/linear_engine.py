@@ -317,9 +317,9 @@ class LinearRow:
         )
         rule, geometry, arrays = engine.rule, engine.geometry, memory.arrays
         cells = types.Cells(*self._row.rows)
-        self.rate: Callable[[], int] = loop.compiled_for(
-            loop.rate_row, rule, geometry, arrays, rating, cells
-        )
+        rate = loop.compiled_for(loop.rate_row, rule, geometry, arrays, rating, cells)
+        # Plain functions: those who measure the memory of a model do not go on into the compiler.
+        self.rate: Callable[[], int] = lambda: rate(rule, geometry, arrays, rating, cells)
         self.learn = self._compiled(engine.growth)
         self._learn_weighted: Callable[[int, int], int] | None = None  # compiled when it is needed
 
@@ -328,13 +328,13 @@ class LinearRow:
         rule, geometry, arrays = self._engine.rule, self._engine.geometry, memory.arrays
         desk = loop.make_desk(geometry, *memory.layout.sizes())
         given = rule, geometry, growth, arrays, desk, row
-        learn: Callable[[int, int], int] = loop.compiled_for(loop.learn_row, *given, more=(0, 0))
+        learn = loop.compiled_for(loop.learn_row, *given, 0, 0)
         if not self._engine.bounded:
-            return learn
+            return lambda lo, hi: learn(rule, geometry, growth, arrays, desk, row, lo, hi)
 
         def inspect_and_learn(lo: int, hi: int) -> int:
             self._engine.inspect_rows(row.rows)
-            return learn(lo, hi)
+            return int(learn(rule, geometry, growth, arrays, desk, row, lo, hi))
 
         return inspect_and_learn
 

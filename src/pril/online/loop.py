@@ -23,12 +23,11 @@ Ties:
 walk along it needs no bounds. Thresholds are ordered (Lemma 1), so a round without a violation
 costs two comparisons. ``n`` holds integers in float64: exact up to 2**53.
 
-The values it works with are in `loop_types`, and `rating` predicts many rows without it. The compiled
-code is kept on disk by `code_cache`, which names all modules that may have any: a rule kept
-elsewhere would go stale silently.
+The values it works with are in `loop_types`, and `rating` predicts many rows without it. The
+compiled code is kept on disk by `code_cache`, which names all modules that may have any: a rule
+kept elsewhere would go stale silently.
 """
 
-from functools import partial
 from math import exp, inf, isfinite, sqrt
 from typing import Any, NamedTuple
 
@@ -963,11 +962,8 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def compiled_for(function: Any, *given: Any, more: tuple[Any, ...] = ()) -> Any:
-    """Return a function with these arguments, compiled for their types and those of `more`.
-
-    It takes the arguments that `more` is an example of, and looks at no type again.
-    """
-    if hasattr(function, "compile"):  # else numba is switched off
-        function = function.compile(tuple(map(typeof, (*given, *more))))
-    return partial(function, *given)
+def compiled_for(function: Any, *arguments: Any) -> Any:
+    """Return a function compiled for arguments of these types: it does not look at them again."""
+    if not hasattr(function, "compile"):  # numba is switched off
+        return function
+    return function.compile(tuple(map(typeof, arguments)))

@@ -142,7 +142,8 @@ class ForestRow:
             np.empty(len(forest.size), dtype=np.uint64),
             self._score[0],
         )
-        self._rate: Callable[[], int] = compiled_for(compiled.rate_row, *given)
+        rate_row = compiled_for(compiled.rate_row, *given)
+        self._rate: Callable[[], int] = lambda: rate_row(*given)
         self.rate: Callable[[], int] = self._rate_mode if engine.mode else self._rate
 
     def _rate_mode(self) -> int:
