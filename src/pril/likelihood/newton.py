@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import isotonic_regression
-from scipy.sparse import csc_array, diags_array, issparse
+from scipy.sparse import coo_array, csc_array, csr_array, diags_array, issparse
 from scipy.sparse.linalg import splu
 
 from pril.core.arrays import Array
@@ -22,6 +22,7 @@ SMALLEST = 1e-15  # of the log posterior, relative: no step can be seen to gain 
 # the most, steps do not change a number of 1 any more.
 DAMPING, LEAST_DAMPING, MOST_DAMPING = 10.0, 1e-3, 1e16
 LEAST_LEFT = 0.1  # of the distance between two thresholds, after a step
+NO_DISTANCE = 1e-12  # of two thresholds: less makes no difference, and is soon a rounding error
 FLAT = 1e-9  # curvature of scaled information: a rounding error
 
 
@@ -94,7 +95,9 @@ def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:
     scaled /= size
     scaled /= size[:, np.newaxis]
     slope, damped = gradient / size, scaled.copy()
-    damped[np.diag_indices_from(damped)] += damping
+    if damping > 0.0:
+        extra = brakes(information).dense()
+        damped += damping * extra / size / size[:, np.newaxis]
     try:
         factor = cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
         return cho_solve(factor, slope, check_finite=False) / size, True
@@ -114,27 +117,39 @@ def with_room(here: Sums, x: Array) -> Information:
     A class whose share falls to 0 at the maximum has thresholds that meet. By the logarithm of the
     distance between them, the value is as curved as this adds.
     """
-    k = here.information.cross.shape[1]
+    cuts = here.information.cuts
+    k = cuts.shape[0]
     if k < 2:
         return here.information
     pull = np.cumsum(here.gradient[:-k:-1])[::-1]  # by the distance, all thresholds above moved
     curve = np.maximum(-pull, 0.0) / np.diff(x[-k:])
-    cuts, at = here.information.cuts, np.arange(k - 1)
-    if issparse(cuts):
-        diagonal = np.append(curve, 0.0) + np.insert(curve, 0, 0.0)
-        cuts = cuts + diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1], format="csr")
-    else:
-        cuts = cuts.copy()
-        cuts[at, at] += curve
-        cuts[at + 1, at + 1] += curve
-        cuts[at, at + 1] -= curve
-        cuts[at + 1, at] -= curve
-    return here.information._replace(cuts=cuts)
+    more = by_thresholds(np.insert(curve, 0, 0.0))
+    return here.information._replace(cuts=cuts + (more if issparse(cuts) else more.toarray()))
+
+
+def by_thresholds(curve: Array) -> csr_array:
+    """Return as information of thresholds the curvature by the first one and by each distance."""
+    diagonal = curve + np.append(curve[1:], 0.0)
+    return csr_array(diags_array([-curve[1:], diagonal, -curve[1:]], offsets=[-1, 0, 1]))
+
+
+def brakes(information: Information) -> Information:
+    """Return what damping multiplies: the curvature by each number, and by each distance.
+
+    If thresholds were held back one by one, those that are close could not move together.
+    """
+    rest, cross, cuts = information
+    entries = coo_array(cuts)
+    first = np.minimum(*entries.coords)  # a distance moves all thresholds above it
+    curve = np.bincount(first, entries.data, cuts.shape[0])[::-1].cumsum()[::-1]
+    own = np.diag(_size(np.diagonal(rest)) ** 2)
+    return Information(own, np.zeros_like(cross), by_thresholds(_size(curve) ** 2))
 
 
 def ordered(x: Array, step: Array, k: int) -> Array:
     """Return the step, or the nearest one that leaves a tenth of the distance of thresholds."""
-    least = LEAST_LEFT * np.diff(x[len(x) - k :], prepend=0.0)
+    distance = np.diff(x[len(x) - k :], prepend=0.0)
+    least = np.maximum(LEAST_LEFT * distance, np.minimum(distance, NO_DISTANCE))
     theta = x[len(x) - k :] + step[len(x) - k :]
     if k < 2 or (np.diff(theta) >= least[1:]).all():
         return step
@@ -151,19 +166,19 @@ def _size(diagonal: Array) -> Array:
 
 def _sparse_step(information: Information, gradient: Array, damping: float) -> tuple[Array, bool]:
     """Return the step by the Schur complement of the thresholds; damped until it is one up."""
-    rest, cross, cuts = information
+    (rest, cross, cuts), brake = information, brakes(information)
     r = len(rest)
     size = _size(np.concatenate([np.diagonal(rest), cuts.diagonal()]))
-    inner = diags_array(1.0 / size[r:])
-    cuts, cross = csc_array(inner @ cuts @ inner), cross / np.outer(size[:r], size[r:])
-    rest, slope = rest / np.outer(size[:r], size[:r]), gradient / size
+    inner, outer = diags_array(1.0 / size[r:]), np.outer(size[:r], size[:r])
+    cuts, slower = csc_array(inner @ cuts @ inner), csc_array(inner @ brake.cuts @ inner)
+    cross, rest, slope = cross / np.outer(size[:r], size[r:]), rest / outer, gradient / size
     more = damping
     while True:
-        solve = factored(cuts + more * diags_array(np.ones(len(size) - r), format="csc"))
+        solve = factored(cuts + more * slower)
         if solve is not None:
             part = solve(cross.T)
             try:
-                factor = cho_factor(rest + more * np.eye(r) - cross @ part, lower=True)
+                factor = cho_factor(rest + more * brake.rest / outer - cross @ part, lower=True)
                 break
             except LinAlgError:
                 pass
