@@ -1130,7 +1130,9 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     )
     assert "expected NAME=VALUE" in bad("fit", "t.csv", *RANGES, "--set", "step")
     assert "choose one of alpha, average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
-    assert "expected names separated by commas" in bad("fit", "t.csv", *ENDS, "--classes", "a,,b")
+    assert "--classes 'a,,b': expected names separated by commas" in bad(
+        "fit", "t.csv", *ENDS, "--classes", "a,,b"
+    )
     assert "names 'a' more than once" in bad("fit", "t.csv", *ENDS, "--classes", "a,a")
     assert "the suffix must be one of" in bad(
         "predict", made_model(tmp_path), "t.csv", "-o", "t.xls"

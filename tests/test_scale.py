@@ -340,16 +340,19 @@ def test_the_command_predicts_numbers(good, survey, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--numbers=mean"], "the mean needs high, where the highest class ends: it is open; pass --ends LOW,HIGH"),
-        (["--numbers=above=100000"], "value 100000.0 is inside the highest class, which is open: it needs high; pass --ends"),
+        (["--numbers=mean"], "--numbers mean: the mean needs high, where the highest class ends: it is open; pass --ends LOW,HIGH"),
+        (["--numbers=above=100000"], "--numbers above=100000: value 100000.0 is inside the highest class, which is open: it needs high; pass --ends"),
         (["--numbers=mode"], "--numbers mode: 'mode': expected median, mean, quantile=NUMBER or above=NUMBER"),
         (["--numbers=above"], "--numbers above: 'above': expected median"),
         (["--numbers=median=3"], "--numbers median=3: 'median=3': expected median"),
         (["--numbers=above=x"], "--numbers above=x: 'above=x': expected median"),
-        (["--numbers=quantile=1.5"], "q must be between 0 and 1, got 1.5"),
+        (["--numbers=quantile=1.5"], "--numbers quantile=1.5: q must be between 0 and 1, got 1.5"),
+        (["--numbers=above=nan"], "--numbers above=nan: value must be finite, got nan"),
+        (["--numbers="], "--numbers '': expected names separated by commas"),
+        (["--numbers=above=5e4,above=50000"], "--numbers above=5e4,above=50000: 'probability above 50000' is named twice"),
         (["--numbers=mean", "--ends=5"], "--ends 5: expected LOW,HIGH, of which one may be left out"),
         (["--numbers=mean", "--ends=a,b"], "--ends a,b: expected LOW,HIGH"),
-        (["--numbers=mean", "--ends=,7"], "high must be above the last edge 90000.0, got 7.0"),
+        (["--numbers=mean", "--ends=,7"], "--ends ,7: high must be above the last edge 90000.0, got 7.0"),
         (["--ends=0,5"], "--ends is for numbers of brackets: pass --numbers too"),
     ],
 )  # fmt: skip

@@ -148,7 +148,7 @@ def _advice(problem: Any, arguments: list[str]) -> str:
     way = f"say how they are written: {' or '.join(ways)}" if ways else "write all in one way"
     advice = ADVICE[hint].format(way)
     if pairs and "--brackets" in arguments:
-        advice += "; how brackets are written, --bracket-decimal and --bracket-thousands say"
+        advice += "; --bracket-decimal and --bracket-thousands say how brackets are written"
     group: Any = get_command(app)
     command = group.commands[next(word for word in arguments if not word.startswith("-"))]
     return f"; {advice}" if hint in [option.name for option in command.params] else ""

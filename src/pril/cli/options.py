@@ -23,6 +23,7 @@ from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.errors import InputError
 
 if TYPE_CHECKING:
+    from pril.labels.scale import Scale
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
@@ -208,10 +209,8 @@ class CsvOptions:
         from pril.tables.text import USUAL_CSV
 
         known = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
-        try:
+        with naming("--"):
             return structs.replace(known, **self.given())
-        except InputError as error:
-            raise InputError(f"--{error}") from None
 
 
 @dataclass
@@ -274,10 +273,8 @@ class LabelOptions:
         if not given:
             given = {name: mark for name, mark in csv.given().items() if name in marks}
             option = ""
-        try:
+        with naming(f"--{option}"):
             return structs.replace(labels, spelling=replace(labels.spelling, **given))
-        except InputError as error:
-            raise InputError(f"--{option}{error}") from None
 
     def kind(self, loaded: LoadedModel | None = None) -> LabelKind:
         """Return what the labels are; without options, as a model knows it.
@@ -329,7 +326,7 @@ class LabelOptions:
         if others or self.ranges:
             other = "--range-texts" if self.ranges else "--label, or --lower and --upper"
             raise InputError(f"--votes names one column for each rater: leave out {other}")
-        raters = split_names(votes) or ()
+        raters = split_names("--votes", votes)
         for name in raters:
             if raters.count(name) > 1:
                 raise InputError(f"--votes {votes}: {name!r} is named twice")
@@ -370,7 +367,7 @@ class TaskOptions(LabelOptions):
         labels = self._labels(csv or CsvOptions())
         given = {name: value for name, value in vars(self).items() if value is not None}
         for name in given.keys() & {"classes", "features", "drop", "text"}:
-            given[name] = split_names(given[name])
+            given[name] = split_names(f"--{name}", given[name])
         given |= {"labels": labels, "parameters": split_assignments(self.parameters)}
         given["class_weight"] = _split_weights(given.get("class_weight"))
         if "half_life" in given:
@@ -457,6 +454,8 @@ INSTEAD = {
 }
 
 
+# Columns to add, each by a method of `Scale` and its arguments.
+NumberColumns = dict[str, tuple[str, tuple[float, ...]]]
 # Numbers of brackets that need a value: the name of the column, and the method of `Scale`.
 VALUES = {"quantile": ("quantile", "quantile"), "above": ("probability above", "exceedance")}
 
@@ -464,23 +463,29 @@ VALUES = {"quantile": ("quantile", "quantile"), "above": ("probability above", "
 # --- Reading values ------------------------------------------------------------------------------
 
 
-def split_names(text: str | None) -> tuple[str, ...] | None:
+@contextmanager
+def naming(option: str) -> Iterator[None]:
+    """Put an option in front of errors."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{option}{error}", hint=error.hint) from None
+
+
+def split_names(option: str, text: str) -> tuple[str, ...]:
     """Return the names in a list with commas; quotes protect commas and spaces, as in CSV."""
-    if text is None:
-        return None
     names = tuple(next(csv.reader([text], skipinitialspace=True), []))
     if not all(names) or not names:
-        raise InputError(f"{text!r}: expected names separated by commas")
+        raise InputError(f"{option} {text!r}: expected names separated by commas")
     return names
 
 
 def _split_edges(text: str | None) -> tuple[float, ...] | None:
     """Return ascending numbers in a list with commas."""
-    names = split_names(text)
-    if names is None:
+    if text is None:
         return None
     try:
-        edges = tuple(map(float, names))
+        edges = tuple(map(float, split_names("--edges", text)))
     except ValueError as error:
         raise InputError(f"--edges {text}: {error}") from None
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
@@ -488,34 +493,51 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     return edges
 
 
-def split_ends(text: str | None) -> tuple[float | None, float | None]:
+def numbers_of_brackets(
+    loaded: LoadedModel, numbers: str, ends: str | None
+) -> tuple[Scale, NumberColumns]:
+    """Return the scale of a model's brackets, and the columns of numbers to add."""
+    import numpy as np
+
+    asked = _split_numbers(numbers)
+    with naming(f"--ends {ends}: " if ends is not None else ""):
+        scale = loaded.scale(*_split_ends(ends))
+    with naming(f"--numbers {numbers}: "):
+        for method, arguments in asked.values():  # refuses what no row can have
+            getattr(scale, method)(np.eye(len(loaded.learner.order_)), *arguments)
+    return scale, asked
+
+
+def _split_ends(text: str | None) -> tuple[float | None, float | None]:
     """Return two numbers with a comma between them; None for one that is left out."""
-    if text is None:
-        return None, None
-    low, comma, high = text.partition(",")
+    low, comma, high = ("," if text is None else text).partition(",")
     try:
         ends = tuple(float(end) if end.strip() else None for end in (low, high))
     except ValueError:
         comma = ""
     if not comma:
-        raise InputError(f"--ends {text}: expected LOW,HIGH, of which one may be left out")
+        raise InputError("expected LOW,HIGH, of which one may be left out")
     return ends[0], ends[1]
 
 
-def split_numbers(text: str | None) -> dict[str, tuple[str, tuple[float, ...]]]:
+def _split_numbers(text: str) -> NumberColumns:
     """Return the columns of numbers in a list with commas: a method of `Scale`, its arguments."""
-    columns: dict[str, tuple[str, tuple[float, ...]]] = {}
-    for name in split_names(text) or ():
-        method, equals, value = (part.strip() for part in name.partition("="))
+    columns: NumberColumns = {}
+    for name in split_names("--numbers", text):
+        column, equals, value = (part.strip() for part in name.partition("="))
+        arguments: tuple[float, ...] = ()
         try:
             if equals:
-                title, method = VALUES[method]
-                columns[f"{title} {float(value):.15g}"] = method, (float(value),)
+                title, method = VALUES[column]
+                column, arguments = f"{title} {float(value):.15g}", (float(value),)
             else:
-                columns[method] = {"median": ("median", ()), "mean": ("mean", ())}[method]
+                method = {"median": "median", "mean": "mean"}[column]
         except (KeyError, ValueError):
             expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
             raise InputError(f"--numbers {text}: {name!r}: {expected}") from None
+        if column in columns:
+            raise InputError(f"--numbers {text}: {column!r} is named twice")
+        columns[column] = method, arguments
     return columns
 
 
@@ -524,7 +546,7 @@ def _split_weights(text: str | None) -> Any:
     if text is None or text == "balanced":
         return text
     weights = {}
-    for pair in split_names(text) or ():
+    for pair in split_names("--class-weight", text):
         name, _, weight = pair.rpartition("=")
         try:
             weights[name.strip()] = float(weight)

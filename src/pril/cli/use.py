@@ -69,10 +69,7 @@ def predict(
     loaded = _load(model)
     if ends is not None and numbers is None:
         raise InputError("--ends is for numbers of brackets: pass --numbers too")
-    if numbers is None:
-        chosen = None
-    else:
-        chosen = loaded.scale(*opt.split_ends(ends)), opt.split_numbers(numbers)
+    chosen = None if numbers is None else opt.numbers_of_brackets(loaded, numbers, ends)
     opened = table.open(csv, loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
@@ -379,7 +376,8 @@ def stream(
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
         given = opt.split_assignments(parameters)
-        loaded = _load_or_begin(model, opt.split_names(classes), labels, learner, given)
+        order = None if classes is None else opt.split_names("--classes", classes)
+        loaded = _load_or_begin(model, order, labels, learner, given)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
         kind = labels.with_marks(kind, opt.CsvOptions())

@@ -249,8 +249,6 @@ class LoadedModel:
         if proba or numbers:
             self.check_probabilities()
         scale, asked = numbers or (None, {})
-        for method, arguments in asked.values():  # refuses what none of the rows can have
-            getattr(scale, method)(np.eye(len(self.learner.order_)), *arguments)
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
         for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *asked):
             if name in table.schema.names:
