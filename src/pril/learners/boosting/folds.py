@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import reduce
@@ -172,7 +172,7 @@ class Fold:
         """Return what the rows inside say, with other thresholds and chances."""
         labels = Labels(*map(frozen, labels))
         parts = (
-            kind_sums(exp_of(self.scores[some]), kind, weight, labels)
+            kind_sums(np.empty((len(some), 0)), exp_of(self.scores[some]), kind, weight, labels)
             for some, kind, weight in self.held_out
         )
         return reduce(KindSums.plus, parts)
@@ -341,12 +341,9 @@ class Threads(ExitStack):
         super().__init__()
         # Threads of OpenMP and BLAS wait by spinning: seconds where processors are busy.
         self.enter_context(threadpool_limits(1))
-        self.pool = self.enter_context(ThreadPoolExecutor(n_threads))
+        pool = self.enter_context(ThreadPoolExecutor(n_threads))
+        self.map = pool.map if n_threads > 1 else map
         self.folds: list[Fold] = []
-
-    def map(self, function: Callable[..., T], *items: Iterable[Any]) -> list[T]:
-        """Call a function with each of some items; return the results in their order."""
-        return list(self.pool.map(function, *items))
 
     def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
@@ -355,4 +352,4 @@ class Threads(ExitStack):
 
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
-        return self.map(lambda fold: verb(fold, *arguments), self.folds)
+        return list(self.map(lambda fold: verb(fold, *arguments), self.folds))

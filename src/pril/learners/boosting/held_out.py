@@ -12,19 +12,21 @@ import numpy as np
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT
+from pril.core.rating import exp_of
 from pril.core.rows import frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import Labels
-from pril.likelihood.fitting import Fit, Fitting, Settings
+from pril.likelihood.fitting import Fit, Fitting, Problem, Settings
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
-from pril.likelihood.rows import Block, Frame, InMemory
+from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import KindSums, Point, Sums, assembled
 
 MOST_SAMPLED = 250  # rows that show the shares of the classes in a round
 # In a round, thresholds and logits of shares move by no more: trees will change the scores again.
 LONGEST_STEP = 1.0
+GAIN = 1e-4  # of the log posterior: a last step that gains less changes nothing that is seen
 TINY = 1e-12  # in the spread of scores
 
 
@@ -37,7 +39,8 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
     cut = np.concatenate([np.full(edges, -np.inf), theta, np.full(edges, np.inf)], axis=-1)
     with np.errstate(over="ignore", invalid="ignore"):  # cuts that are repeated are not used
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
-        return Labels(*map(frozen, (cuts, cells.n_cuts, np.exp(-cut), gap, chance)))
+        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance
+    return Labels(*map(frozen, (*parts, cells.first, np.where(cells.varies, cells.n_cuts - 1, 0))))
 
 
 class Known(NamedTuple):
@@ -72,14 +75,38 @@ class Known(NamedTuple):
         return self._replace(phi=self.phi * [1.0, 1.0, 0.0, 0.0])
 
 
-def kind_sums(e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
-    """Return the sums of rows that have scores, and no features; e is exp(score) of each."""
-    kinds, m = labels.cuts.shape
-    q = 2 * m - 1 if m > 2 else m  # else, no chances vary
-    sums = np.zeros((kinds, q)), np.zeros((kinds, q, q)), np.zeros((kinds, m)), np.zeros((kinds, m))
-    value = compiled.add_kind_sums(e, kind, weight, labels, *sums)
-    nothing = np.zeros((0, 0))
-    return KindSums(value, nothing[0:0].ravel(), nothing, nothing, *sums, np.zeros(2))
+def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
+    """Return the sums of rows with features Z; e is exp(score) of each."""
+    (kinds, m), d, n_cells = labels.cuts.shape, Z.shape[1], int(labels.n_cells.sum())
+    q = 2 * m - 1 if n_cells else m
+    shapes = (d,), (d, d), (d, len(labels.odds) + n_cells), (kinds, q), (kinds, q, q)
+    sums = [np.zeros(shape) for shape in (*shapes, (kinds, m), (kinds, m))]
+    value = compiled.add_kind_sums(frozen(Z), e, kind, weight, labels, *sums)
+    return KindSums(value, *sums, np.zeros(2))
+
+
+class MixProblem(Problem):
+    """A problem of few features, whose sums compiled code finds."""
+
+    rows: InMemory
+
+    def loglik(self, x: Array) -> Sums:
+        """Return the log-likelihood, but for what factors out, and its derivatives."""
+        (w, phi, theta), rows, cells = self.split(x), self.rows, self.mechanism.cells
+        Z, table = self.frame.view(rows.X).dense(), self.mechanism.table(phi)
+        kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
+        e, labels = exp_of(Z @ w + rows.offset), labels_of(cells, theta, table.M)
+        return assembled(kind_sums(Z, e, kind, weight, labels), cells, table, self.d)
+
+
+class MixFitting(Fitting):
+    """How much starts count."""
+
+    rows: InMemory
+
+    def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
+        """Return the problem of some rows."""
+        return MixProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
 
 
 def mix(
@@ -93,7 +120,7 @@ def mix(
     while True:
         used = scores[:, counts > 0.0]
         n, size = used.shape[1], float(used.std(axis=0).mean()) + TINY
-        fitting = Fitting(InMemory(used / size, kind, weight, kinds, used.mean(axis=1)), asked)
+        fitting = MixFitting(InMemory(used / size, kind, weight, kinds, used.mean(axis=1)), asked)
         if known is None:
             found = fitting.begin()
             evidence = found.gained
@@ -102,7 +129,9 @@ def mix(
             problem = fitting.problem(fitting.rows, known.mechanism)
             found, evidence = Fit(problem, begin, fitting.scale), known.evidence
         if not found.maximum.converged:
-            found = replace(found, maximum=found.problem.fit(found.maximum, asked.max_iter))
+            found = replace(
+                found, maximum=found.problem.fit(found.maximum, asked.max_iter, tolerance=GAIN)
+            )
         known = Known(found.problem.mechanism, found.phi, found.theta, evidence)
         counts[counts > 0.0] = np.maximum(1.0 / n + found.w / size, 0.0)
         if np.count_nonzero(counts) in (0, n):
