@@ -82,7 +82,7 @@ def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) ->
     shapes = (d,), (d, d), (d, len(labels.odds) + n_cells), (kinds, q), (kinds, q, q)
     sums = [np.zeros(shape) for shape in (*shapes, (kinds, m), (kinds, m))]
     value = compiled.add_kind_sums(frozen(Z), e, kind, weight, labels, *sums)
-    return KindSums(value, *sums, np.zeros(2))
+    return KindSums._make([value, *sums, np.zeros(2)])
 
 
 class MixProblem(Problem):
