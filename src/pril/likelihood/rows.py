@@ -199,8 +199,8 @@ class Moments(NamedTuple):
                 mean, parts = share @ X, (X.indices, X.indptr)
                 zeros = 1.0 - share @ csr_array((np.ones(len(X.data)), *parts), X.shape)
                 zeros[np.bincount(X.indices, minlength=len(mean)) == block.n_rows] = 0.0
-                mean += share @ csr_array((X.data - mean[X.indices], *parts), X.shape)
-                mean -= zeros * mean
+                apart = csr_array((X.data - mean[X.indices], *parts), X.shape)
+                mean += share @ apart - zeros * mean
                 apart = csr_array(((X.data - mean[X.indices]) ** 2, *parts), X.shape)
                 squares = weight @ apart + whole * zeros * mean**2
             else:
