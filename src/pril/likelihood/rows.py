@@ -90,10 +90,12 @@ class Block(NamedTuple):
         d, rng, spread = len(moments.mean), np.random.default_rng(0), moments.spread
         scale = np.divide(1.0, spread, out=np.zeros(d), where=spread > 0.0)
         Z, digests = Frame(moments.mean, scale).view(self.X), np.zeros(self.n_rows, dtype=np.uint64)
-        for factor in 2 * rng.integers(0, 1 << 63, 2, dtype=np.uint64) + np.uint64(1):
-            scores = Z.dot(rng.normal(size=d))
+        factors = 2 * rng.integers(0, 1 << 63, 2, dtype=np.uint64) + np.uint64(1)
+        directions = rng.normal(size=(d + 1, 2)).T  # of the offset, then of each feature
+        for factor, direction in zip(factors, directions, strict=True):
+            scores = Z.dot(direction[1:])
             if self.offset is not None:
-                scores = scores + self.offset * rng.normal()
+                scores = scores + self.offset * direction[0]
             whole = np.rint(np.clip(scores * DIGEST_STEPS, -(2.0**62), 2.0**62)).astype(np.int64)
             digests = (digests ^ (digests >> np.uint64(29)) ^ whole.view(np.uint64)) * factor
         return digests
