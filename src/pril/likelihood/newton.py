@@ -23,6 +23,7 @@ SMALLEST = 1e-15  # of the log posterior, relative: no step can be seen to gain 
 DAMPING, LEAST_DAMPING, MOST_DAMPING = 10.0, 1e-3, 1e16
 LEAST_LEFT = 0.1  # of the distance between two thresholds, after a step
 NO_DISTANCE = 1e-12  # of two thresholds: less makes no difference, and is soon a rounding error
+MOST_VECTORS = 256  # numbers whose saddles are left along eigenvectors, which are slow to find
 FLAT = 1e-9  # curvature of scaled information: a rounding error
 
 
@@ -94,21 +95,25 @@ def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:
     size = _size(np.diagonal(scaled))
     scaled /= size
     scaled /= size[:, np.newaxis]
-    slope, damped = gradient / size, scaled.copy()
-    if damping > 0.0:
-        extra = brakes(information).dense()
-        damped += damping * extra / size / size[:, np.newaxis]
-    try:
-        factor = cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, slope, check_finite=False) / size, True
-    except LinAlgError:
-        values, vectors = eigh(scaled, check_finite=False)
-        along = vectors.T @ slope
-        steps = along / (np.maximum(np.abs(values), LEAST_DAMPING) + damping)
-        is_flat = values[0] > -FLAT
-        if not is_flat and along @ steps < TOLERANCE:
-            steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
-        return vectors @ steps / size, is_flat
+    slope, more = gradient / size, damping
+    while True:
+        damped = scaled.copy()
+        if more > 0.0:
+            damped += more * brakes(information).dense() / size / size[:, np.newaxis]
+        try:
+            factor = cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
+            return cho_solve(factor, slope, check_finite=False) / size, more == damping
+        except LinAlgError:
+            if len(size) <= MOST_VECTORS:
+                break
+            more = max(DAMPING * more, LEAST_DAMPING)
+    values, vectors = eigh(scaled, check_finite=False)
+    along = vectors.T @ slope
+    steps = along / (np.maximum(np.abs(values), LEAST_DAMPING) + damping)
+    is_flat = values[0] > -FLAT
+    if not is_flat and along @ steps < TOLERANCE:
+        steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
+    return vectors @ steps / size, is_flat
 
 
 def with_room(here: Sums, x: Array) -> Information:

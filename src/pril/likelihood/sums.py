@@ -24,8 +24,8 @@ from pril.likelihood.rows import Block, Frame, Framed
 
 MOST_DENSE = 1000  # features; with more, second derivatives are never written down as a matrix
 MOST_COLUMNS = 64  # cuts and cells of which each row has a column; with more, it has a sparse row
-# Cuts and cells whose information is a matrix; of more only if one pair of 20 shares a label.
-MOST_PLACES, DENSE_SHARE = 256, 0.05
+# Cuts and cells whose information is a matrix; of more only if one pair of 10 shares a label.
+MOST_PLACES, DENSE_SHARE = 256, 0.1
 LEAST_CHANCE = 1e-290  # of a label; for a smaller one, logarithms are added up
 
 
@@ -307,6 +307,8 @@ def joined(places: Array, local: Array, n: int) -> Any:
     """Return the sum of matrices, whose rows and columns are at these places of n in all."""
     m = places.shape[1]
     one, other = np.repeat(places, m, axis=1).ravel(), np.tile(places, (1, m)).ravel()
-    if n <= MOST_PLACES or local.size > DENSE_SHARE * n**2:
+    if n <= MOST_PLACES:
         return np.bincount(one * n + other, local.ravel(), n**2).reshape(n, n)
-    return csr_array((local.ravel(), (one, other)), shape=(n, n))
+    some = np.flatnonzero(local)
+    whole = csr_array((local.ravel()[some], (one[some], other[some])), shape=(n, n))
+    return whole if whole.nnz < DENSE_SHARE * n**2 else whole.toarray()
