@@ -104,7 +104,7 @@ class HeldOutProblem(Problem):
         (w, phi, theta), (Z, rows) = self.split(x), self._known
         table = self.mechanism.table(phi)
         sums = sums_of(Z, exp_of(Z @ w + self.rows.offset), rows, theta, table.M)
-        return assembled(sums, self.mechanism.cells, table, self.d)
+        return assembled(sums, self.mechanism.cells, table)
 
 
 def first_of(cells: Cells) -> Array:
@@ -200,7 +200,7 @@ def improved(
     x, damping = np.concatenate([known.phi, known.theta]), known.damping
     sums = total([fold.sums for fold in shown], KindSums.plus)
     loglik, before = sums.value, prior(x)
-    here = assembled(sums, mechanism.cells, mechanism.table(known.phi), 0).plus(before)
+    here = assembled(sums, mechanism.cells, mechanism.table(known.phi)).plus(before)
     for _ in range(MOST_TRIED):
         step, _ = newton_step(here, x, damping)
         step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
