@@ -542,6 +542,30 @@ def test_classes_without_rows_are_named():
     assert found.n_parameters == 4
 
 
+def test_lowest_and_highest_classes_that_no_row_is_likely_to_have_are_named():
+    """Labels 0 to 1 beside 1, and 2 to 3 beside 2, are likeliest if there is no class 0 or 3."""
+    X, y = table()
+    low, high = (y < 2) & (np.arange(400) % 3 == 0), (y > 1) & (np.arange(400) % 3 == 0)
+    ends = np.where(y < 2, 1, 2)[:, np.newaxis] + np.column_stack([-1 * low, 1 * high])
+    found = infer(fitted(X, ends, coarsening="random"))
+    assert found.remarks == ["classes that no row is likely to have: 0, 3"]
+    two = infer(fitted(X, y > 1, classes=[False, True]))
+    np.testing.assert_allclose(found.std_error[[0, 1, 2, 4]], two.std_error, rtol=1e-7)
+    assert np.isnan(found.std_error[[3, 5]]).all()
+
+
+@pytest.mark.parametrize("link", BELOW)
+def test_separated_labels_have_a_table(link):
+    """All labels are separated, so that thresholds are far from those without features."""
+    X = np.linspace(1000.0, 1001.0, 20)[:, np.newaxis]
+    y = (X[:, 0] > 1000.7).astype(int)
+    with pytest.warns(ConvergenceWarning, match="no maximum exists"):
+        model = fitted(X, y, classes=range(2), link=link)
+    found = infer(model, X, y)
+    assert found.loglik_null == pytest.approx(6 * np.log(0.3) + 14 * np.log(0.7))
+    assert "no maximum: feature '0' separates rows of label 0, 1 from others" in str(found)
+
+
 @pytest.mark.parametrize(
     "labels",
     [

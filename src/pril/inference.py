@@ -237,8 +237,7 @@ class _Fitted:
         problem, d = self.fit.problem, self.fit.problem.d
         frame = problem.frame._replace(scale=np.zeros(d))
         null = replace(problem, frame=frame, priors=replace(problem.priors, ridge=np.ones(d)))
-        start = np.concatenate([np.zeros(d), self.fit.maximum.x[d:]])
-        return replace(self.fit, problem=null, maximum=null.fit(Maximum(start), MOST_STEPS)).loglik
+        return replace(self.fit, problem=null, maximum=null.fit_all(MOST_STEPS)[0]).loglik
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -1200,14 +1199,17 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
         )
     kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
     is_empty = without_rows(kinds, known["by_kind"])
+    place = Scale.of(kinds, known["by_kind"]).place
     has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
+    if known["mechanism"] == "random":
+        has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)
     for said, some in (
         ("classes without rows", is_empty),
         ("classes that no row is likely to have", has_no_room & ~is_empty),
     ):
         if some.any():
             found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
-    apart = Scale.of(kinds, known["by_kind"]).place[1:-1] < 0
+    apart = place[1:-1] < 0
     if apart.any() and known["mechanism"] == "random":
         classes = ", ".join(map(str, learner.order_[:-1][apart]))
         who = "only a prior says" if known["has_prior"] else "labels do not say"
