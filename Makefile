@@ -6,7 +6,7 @@ OTHER_PYTHONS ?= python3.12 python3.13 python3.14
 # Tests start many processes: each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow attack test-oldest docs lint bench dist format clean
+.PHONY: demo test test-slow test-torch attack test-oldest docs lint bench dist format clean
 
 demo: .venv-demo/installed
 	.venv-demo/bin/python examples/demo.py
@@ -18,6 +18,12 @@ test: lint
 test-slow: .venv/installed
 	$(BIN)/pytest -n auto --dist worksteal -m slow
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_loop.py
+
+# Networks, and kernels on a GPU if there is one. PyTorch is large, so it is not in .venv.
+TORCH ?= torch
+test-torch: .venv/installed
+	$(BIN)/python -m pip install --quiet --upgrade --target output/torch $(TORCH)
+	PYTHONPATH=output/torch $(BIN)/pytest tests/test_torch.py tests/test_fused.py
 
 # Kills, damage and odd files, in at most ten minutes; PRIL_ATTACK=0.1 runs a tenth of the cases.
 attack: .venv/installed

@@ -10,7 +10,7 @@ from scipy.special import log_expit, logsumexp
 from pril import OrderedLogit
 from pril.errors import PrilError
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="pip install 'pril[torch]', or make test-torch")
 
 import pril.torch  # noqa: E402
 from pril.torch import CumulativeLogits, OffsetShares, RangeLoss, range_loss  # noqa: E402
@@ -334,6 +334,10 @@ REFUSED = {
     "too high": (lambda: range_loss(ONE.repeat(2, 1), torch.tensor([1, 4])), "target, row 1: 4 is no range"),
     "too high, open below": (lambda: range_loss(ONE, torch.tensor([[-1, 4]])), "target, row 0"),
     "floats": (lambda: range_loss(ONE, torch.tensor([1.0])), "target must hold ranks as integers, got torch.float32"),
+    "an infinite weight": (lambda: range_loss(ONE, torch.tensor([1]), torch.tensor([INF])), "weight, row 0: inf is no weight"),
+    "scores of several classes": (lambda: CumulativeLogits(4)(torch.zeros(2, 3)), r"scores must have shape \(n,\) or \(n, 1\), got torch.Size\(\[2, 3\]\)"),
+    "logits of classes": (lambda: range_loss(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([1, 1])), "scores, row 1: its logits do not ascend with the classes"),
+    "thresholds that descend": (lambda: range_loss(ONE[:, 0], torch.tensor([1]), thresholds=torch.tensor([1.0, 0.0])), "scores, row 0: its logits do not ascend"),
     "another reduction": (lambda: range_loss(ONE, torch.tensor([1]), reduction="max"), "reduction must be"),
 }  # fmt: skip
 
