@@ -73,7 +73,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "image_scrapers": ("thumbnails.scrape",),
     "within_subsection_order": "thumbnails.Order",
-    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
+    "ignore_pattern": r"(^|/)(?!plot_|network_)[^/]*\.py$",  # networks are shown, but not run
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("pril",),
     "download_all_examples": False,

@@ -72,9 +72,7 @@ class CumulativeLogits(nn.Module):
 
     def probabilities(self, score: Tensor) -> Tensor:
         """Return the probability of each class, lowest first."""
-        logits = self(score)
-        ends = torch.full_like(logits[:, :1], torch.inf)
-        return torch.sigmoid(torch.cat([-ends, logits, ends], dim=1)).diff(dim=1)
+        return torch.sigmoid(_with_ends(self(score))).diff(dim=1)
 
 
 class OffsetShares(nn.Module):
@@ -160,7 +158,7 @@ def range_loss(
     K, lo, hi, labelled = _read(scores, target, thresholds)
     if reduction not in ("none", "mean", "sum"):
         raise InputError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    cuts = _in_full(scores if thresholds is None else thresholds)
+    cuts = _with_ends(_in_full(scores if thresholds is None else thresholds))
     f = 0.0 if thresholds is None else _in_full(_column(scores))[:, 0]
     log = _log_between(cuts, f, lo, hi + 1)
     if offsets is not None:
@@ -237,15 +235,16 @@ def _in_full(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
+def _with_ends(cuts: Tensor) -> Tensor:
+    """Return cuts between two infinite ones: cut k is below class k."""
+    ends = torch.full_like(cuts[..., :1], torch.inf)
+    return torch.cat([-ends, cuts, ends], dim=-1)
+
+
 def _log_between(cuts: Tensor, f: Tensor | float, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return log P of the classes between two cuts; cut k is below class k, the first infinite."""
-
-    def at(k: Tensor) -> Tensor:
-        inner = (k - 1).clamp(0, cuts.shape[-1] - 1)
-        cut = cuts[inner] if cuts.ndim == 1 else cuts.gather(1, inner[:, None])[:, 0]
-        return torch.where(k > cuts.shape[-1], torch.inf, torch.where(k > 0, cut, -torch.inf))
-
-    a, b = at(lower), at(upper)
+    """Return log P of the classes between two cuts of each row."""
+    ends = torch.stack([lower, upper], dim=1)
+    a, b = (cuts[ends] if cuts.ndim == 1 else cuts.gather(1, ends)).unbind(1)
     _refuse_row("scores", a > b, "its logits do not ascend with the classes")
     gap = (a - b).clamp(max=-torch.finfo(cuts.dtype).tiny)  # equal cuts: a chance that is tiny
     tails = functional.logsigmoid(b - f) + functional.logsigmoid(f - a)
