@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
+    from pril.learners.ordered_logit import OrderedLogit
+
 __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likelihood_ratio"]
 
 
@@ -927,13 +929,13 @@ def infer(
                 f"the model keeps errors for weights={kept!r}: for others, pass X and y"
             )
         return _inference(parts, inner, known, level, per, kept == "sampling")
-    fitted, known = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
+    fitted, again = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
     errors = Errors(fitted.fit)
     if not errors.is_dense:
         raise InputError(f"{fitted.fit.problem.d:,} features are too many for a covariance")
     inner = errors.covariance(fitted.squares(fitted.fit.problem, fitted.fit.maximum.x))
-    _check_same(learner, fitted.fit, inner)
-    return _inference(parts, inner, known, level, per, fitted.is_sampled, fitted)
+    _check_same(learner, again, errors, inner)
+    return _inference(parts, inner, again.maximum_, level, per, fitted.is_sampled, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -1071,8 +1073,8 @@ def _at_zero(covariance: Array, means: Array) -> Array:
 
 def _fit_again(
     learner: Any, features: Any, y: Any, sample_weight: Any, weights: str | None, groups: Any
-) -> tuple[_Fitted, dict[str, Any]]:
-    """Return the maximum for rows, which the model does not keep, and what it keeps of it."""
+) -> tuple[_Fitted, OrderedLogit]:
+    """Return the maximum for rows, which a model does not keep, and a model that has it."""
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
     learning.begin(again, batch.rows)
@@ -1090,14 +1092,16 @@ def _fit_again(
     if fitted.is_robust and fitted.n_groups < 2:
         what = "groups must name" if groups is not None else "robust errors need"
         raise InputError(f"{what} at least 2 groups of rows, got {fitted.n_groups}")
-    return fitted, again.maximum_
+    return fitted, again
 
 
-def _check_same(learner: Any, fit: fitting.Fit, covariance: Array) -> None:
-    """Refuse a model that is not at the maximum of these rows."""
+def _check_same(
+    learner: OrderedLogit, again: OrderedLogit, errors: Errors, covariance: Array
+) -> None:
+    """Refuse a model that is not at the maximum of these rows, where another is."""
     here = np.concatenate([learner.coef_, learner.thresholds_])
-    there = np.concatenate([fit.w, fit.theta])
-    if Errors(fit).separation.features.size:
+    there = np.concatenate([again.coef_, again.thresholds_])
+    if errors.separation.features.size:
         return  # there is no maximum
     error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
     far = np.abs(here - there) > NEAR * error + 1e-9 * (1.0 + np.abs(here))

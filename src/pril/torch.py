@@ -7,7 +7,8 @@ row and no others: given thresholds, memory does not grow with the number of cla
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pril.core.coarsening import MOST_STEPS, OFFSETS
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError
@@ -46,7 +47,7 @@ class CumulativeLogits(nn.Module):
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
-    def __init__(self, n_classes: int, shares: Any = None) -> None:
+    def __init__(self, n_classes: int, shares: Sequence[float] | None = None) -> None:
         super().__init__()
         if not hasattr(n_classes, "__index__") or n_classes < 2:
             raise InputError(f"n_classes must be a whole number of at least 2, got {n_classes!r}")
@@ -67,13 +68,11 @@ class CumulativeLogits(nn.Module):
 
     def forward(self, score: Tensor) -> Tensor:
         """Return the logits of P(y <= k) for scores of shape (n,) or (n, 1)."""
-        return self.thresholds - score.reshape(-1, 1)
+        return self.thresholds - _column(score)
 
     def probabilities(self, score: Tensor) -> Tensor:
         """Return the probability of each class, lowest first."""
-        logits = self(score)
-        ends = torch.full_like(logits[:, :1], torch.inf)
-        return torch.sigmoid(torch.cat([-ends, logits, ends], dim=1)).diff(dim=1)
+        return torch.sigmoid(_with_ends(self(score))).diff(dim=1)
 
 
 class OffsetShares(nn.Module):
@@ -159,8 +158,8 @@ def range_loss(
     K, lo, hi, labelled = _read(scores, target, thresholds)
     if reduction not in ("none", "mean", "sum"):
         raise InputError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    cuts = _in_full(scores if thresholds is None else thresholds)
-    f = 0.0 if thresholds is None else _in_full(scores).reshape(-1)
+    cuts = _with_ends(_in_full(scores if thresholds is None else thresholds))
+    f = 0.0 if thresholds is None else _in_full(_column(scores))[:, 0]
     log = _log_between(cuts, f, lo, hi + 1)
     if offsets is not None:
         more = hi - lo - 1
@@ -213,8 +212,22 @@ class RangeLoss(nn.Module):
         thresholds: Tensor | None = None,
     ) -> Tensor:
         """Return the loss; the arguments are those of `range_loss`."""
-        options: dict[str, Any] = {"offsets": self.offsets, "reduction": self.reduction}
-        return range_loss(scores, target, weight, thresholds=thresholds, **options)
+        return range_loss(
+            scores,
+            target,
+            weight,
+            thresholds=thresholds,
+            offsets=self.offsets,
+            reduction=self.reduction,
+        )
+
+
+def _column(scores: Tensor) -> Tensor:
+    """Return scores as one column; several of a row would be taken for rows."""
+    n = len(scores)
+    if scores.shape not in ((n,), (n, 1)):
+        raise InputError(f"scores must have shape (n,) or (n, 1), got {scores.shape}")
+    return scores.reshape(-1, 1)
 
 
 def _in_full(values: Tensor) -> Tensor:
@@ -222,27 +235,36 @@ def _in_full(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
+def _with_ends(cuts: Tensor) -> Tensor:
+    """Return cuts between two infinite ones: cut k is below class k."""
+    ends = torch.full_like(cuts[..., :1], torch.inf)
+    return torch.cat([-ends, cuts, ends], dim=-1)
+
+
 def _log_between(cuts: Tensor, f: Tensor | float, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return log P of the classes between two cuts; cut k is below class k, the first infinite."""
-
-    def at(k: Tensor) -> Tensor:
-        inner = (k - 1).clamp(0, cuts.shape[-1] - 1)
-        cut = cuts[inner] if cuts.ndim == 1 else cuts.gather(1, inner[:, None])[:, 0]
-        return torch.where(k > cuts.shape[-1], torch.inf, torch.where(k > 0, cut, -torch.inf))
-
-    a, b = at(lower), at(upper)
+    """Return log P of the classes between two cuts of each row."""
+    ends = torch.stack([lower, upper], dim=1)
+    a, b = (cuts[ends] if cuts.ndim == 1 else cuts.gather(1, ends)).unbind(1)
+    _refuse_row("scores", a > b, "its logits do not ascend with the classes")
     gap = (a - b).clamp(max=-torch.finfo(cuts.dtype).tiny)  # equal cuts: a chance that is tiny
     tails = functional.logsigmoid(b - f) + functional.logsigmoid(f - a)
     return tails + torch.log(-torch.expm1(gap))
+
+
+def _refuse_row(name: str, wrong: Tensor, reason: str, values: Tensor | None = None) -> None:
+    """Raise an error that names the first wrong row; a graphics card would have to wait for it."""
+    if wrong.device.type == "cpu" and bool(wrong.any()):
+        row = int(wrong.int().argmax())
+        value = "" if values is None else f"{values[row].tolist()} "
+        raise RowError(name, row, value + reason)
 
 
 def _checked(weight: Tensor, n: int) -> Tensor:
     """Return weights; refuse what would be multiplied with other rows."""
     if weight.shape != (n,):
         raise InputError(f"weight must have shape ({n},), got {weight.shape}")
-    if weight.device.type == "cpu" and not bool((weight >= 0).all()):
-        row = int((weight >= 0).int().argmin())
-        raise RowError("weight", row, f"{weight[row].item()} is no weight of a row")
+    usable = (weight >= 0) & weight.isfinite()
+    _refuse_row("weight", ~usable, "is no weight of a row", weight)
     return weight
 
 
@@ -253,8 +275,6 @@ def _read(
     n = len(scores)
     if thresholds is None and scores.ndim != 2:
         raise InputError(f"scores must be logits, or come with thresholds; got {scores.shape}")
-    if thresholds is not None and scores.shape not in ((n,), (n, 1)):
-        raise InputError(f"scores must have shape (n,) or (n, 1), got {scores.shape}")
     if not scores.is_floating_point():
         raise InputTypeError(f"scores must be floating-point numbers, got {scores.dtype}")
     if thresholds is not None and thresholds.ndim != 1:
@@ -268,9 +288,6 @@ def _read(
     lo, hi = ends[:, 0], ends[:, -1]
     labelled = (lo >= 0) | (hi >= 0)
     lo, hi = lo.clamp(min=0), torch.where(hi < 0, K - 1, hi)
-    wrong = (lo > hi) | (hi >= K)
-    if target.device.type == "cpu" and bool(wrong.any()):  # a graphics card would have to wait
-        row = int(wrong.int().argmax())
-        reason = f"{target[row].tolist()} is no range of the ranks 0 to {K - 1}"
-        raise RowError("target", row, reason)
+    reason = f"is no range of the ranks 0 to {K - 1}"
+    _refuse_row("target", (lo > hi) | (hi >= K), reason, target)
     return K, lo, hi, labelled
