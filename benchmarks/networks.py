@@ -59,7 +59,7 @@ def loss_alone(which, n, n_classes):
     print(f"{which}: {took:.3f} s, {gibibytes() - before:.2f} GiB more, scores {inputs:.2f} GiB")
 
 
-def batch(which, n_classes, width=1024):
+def batch(which, n_classes, is_compiled, width=1024):
     """Time a step of a network with two hidden layers, on batches of several sizes."""
     body = torch.nn.Sequential(
         torch.nn.Linear(256, width), torch.nn.ReLU(),
@@ -72,13 +72,18 @@ def batch(which, n_classes, width=1024):
         X, y = torch.randn(n, 256, device=DEVICE), torch.randint(0, 9, (n,), device=DEVICE)
         target = torch.stack([y, y + 1], dim=1)
 
-        def step(X=X, y=y, target=target):
-            optimizer.zero_grad()
+        def loss(X, y, target):
             out = body(X)
             if which == "cross-entropy":
-                functional.cross_entropy(out, y).backward()
-            else:
-                range_loss(head(out), target).backward()
+                return functional.cross_entropy(out, y)
+            return range_loss(head(out), target)
+
+        if is_compiled:
+            loss = torch.compile(loss)
+
+        def step(loss=loss, X=X, y=y, target=target):
+            optimizer.zero_grad()
+            loss(X, y, target).backward()
             optimizer.step()
 
         print(f"{which}, {n} rows: {1e3 * seconds(step, 20):.2f} ms")
@@ -90,8 +95,9 @@ if __name__ == "__main__":
     parser.add_argument("which", choices=("range", "offsets", "cross-entropy"))
     parser.add_argument("--rows", type=int, default=15_000_000)
     parser.add_argument("--classes", type=int, default=60)
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     given = parser.parse_args()
     if given.part == "loss":
         loss_alone(given.which, given.rows, given.classes)
     else:
-        batch(given.which, 10)
+        batch(given.which, 10, given.compile)
