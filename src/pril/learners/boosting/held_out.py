@@ -168,8 +168,9 @@ def improved(
         point = Point(LOGIT, frame, np.empty(0), at.theta, cells, at.chances)
         return priors.at(point, at.phi, mechanism)
 
-    sums = reduce(KindSums.plus, [fold.sums for fold in shown])
-    here = assembled(sums, cells, mechanism.table(known.phi), 0).plus(prior(known))
+    no_features = np.zeros((0, cells.kinds.n_classes + 1 + len(known.chances)))
+    sums = reduce(KindSums.plus, [fold.sums for fold in shown])._replace(by_w_local=no_features)
+    here = assembled(sums, cells, mechanism.table(known.phi)).plus(prior(known))
     x, damping = np.concatenate([known.phi, known.theta]), known.damping
     step, _ = newton_step(here, x, damping)
     step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
