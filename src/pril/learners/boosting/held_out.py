@@ -96,7 +96,7 @@ class MixProblem(Problem):
         Z, table = self.frame.view(rows.X).dense(), self.mechanism.table(phi)
         kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
         e, labels = exp_of(Z @ w + rows.offset), labels_of(cells, theta, table.M)
-        return assembled(kind_sums(Z, e, kind, weight, labels), cells, table, self.d)
+        return assembled(kind_sums(Z, e, kind, weight, labels), cells, table)
 
 
 class MixFitting(Fitting):
@@ -168,8 +168,7 @@ def improved(
         point = Point(LOGIT, frame, np.empty(0), at.theta, cells, at.chances)
         return priors.at(point, at.phi, mechanism)
 
-    no_features = np.zeros((0, cells.kinds.n_classes + 1 + len(known.chances)))
-    sums = reduce(KindSums.plus, [fold.sums for fold in shown])._replace(by_w_local=no_features)
+    sums = reduce(KindSums.plus, [fold.sums for fold in shown])
     here = assembled(sums, cells, mechanism.table(known.phi)).plus(prior(known))
     x, damping = np.concatenate([known.phi, known.theta]), known.damping
     step, _ = newton_step(here, x, damping)
