@@ -36,9 +36,9 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
     watch = print_rounds() if model.verbose or cluster.progress else None
     tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
-    found = cluster.compute(delayed(list)(tasks), "reading labels and categories")
+    described = cluster.compute(delayed(list)(tasks), "reading labels and categories")
     categories: dict[str, set[Any]] = {}
-    for block in found:
+    for block in described:
         for k, values in block.categories.items():
             categories.setdefault(k, set()).update(values)
     model.categories_ = {
@@ -46,9 +46,9 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         for k, values in sorted(categories.items(), key=lambda item: int(item[0]))
     }
     model = model_of_features(model, features, blocks, cluster)
-    weight = np.concatenate([block.weight for block in found])
-    labels = ranking.stack([block.labels for block in found])
-    order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in found]
+    weight = np.concatenate([block.weight for block in described])
+    labels = ranking.stack([block.labels for block in described])
+    order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in described]
     naming = partial(errors_name_place, sizes=sizes)
     intervals = encode_labels(model, labels, weight, order, naming)
 
@@ -65,7 +65,7 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         learn(model, source, intervals, weight, watch)
         return model
     with Workers(cluster) as workers:
-        learn(model, source, intervals, weight, watch, home=workers)
+        learn(model, source, intervals, weight, watch, runner=workers)
     return model
 
 
@@ -77,9 +77,9 @@ def errors_name_place(rows: Array, sizes: list[int]) -> Iterator[None]:
     except RowError as error:
         row, ends = rows[error.row], np.cumsum(sizes)
         block = int(np.searchsorted(ends, row, side="right"))
-        own = int(row - ends[block] + sizes[block])
-        place = f"block {block}, row {own}"
-        raise RowError(error.argument, own, error.reason, place, error.hint) from None
+        inside = int(row - ends[block] + sizes[block])
+        place = f"block {block}, row {inside}"
+        raise RowError(error.argument, inside, error.reason, place, error.hint) from None
 
 
 # --- Tasks ---------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def decoded(part: Encoded) -> Encoded:
     return part._replace(codes=codes)
 
 
-class Held:
+class HeldFolds:
     """Folds that a worker holds; they stay in its memory, and are never copied."""
 
     def __init__(self, folds: list[Fold], n_threads: int) -> None:
@@ -140,12 +140,12 @@ class Held:
         raise InputTypeError("folds of boosting stay where they are")
 
 
-def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> Held:
+def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> HeldFolds:
     """Make some folds on a worker."""
-    return Held(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
+    return HeldFolds(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
 
 
-def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> dict[int, T]:
+def call(held: HeldFolds, verb: Callable[..., T], arguments: tuple[Any, ...]) -> dict[int, T]:
     """Call a method of each fold of a worker; return the results by the numbers of the folds."""
     with ThreadPoolExecutor(held.n_threads) as pool:
         results = pool.map(lambda fold: verb(fold, *arguments), held.folds)
@@ -180,7 +180,7 @@ class BlockRows:
 
 
 class Workers:
-    """Folds on the workers of a cluster: a `Home` of boosting. Use it in a `with` statement."""
+    """Folds on the workers of a cluster: a `FoldRunner`. Use it in a `with` statement."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -210,5 +210,5 @@ class Workers:
     def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
         answers = self.cluster.ask(self.held, "growing trees", call, verb, arguments)
-        by_number = {j: answer for own in answers.values() for j, answer in own.items()}
+        by_number = {j: answer for by_fold in answers.values() for j, answer in by_fold.items()}
         return [by_number[j] for j in sorted(by_number)]

@@ -22,7 +22,7 @@ from pril.learners.boosting.compiled import SET
 TEXT = ("str", "string", "large_string", "string_view")  # names of dtypes
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)  # int has bool
 LARGEST = 1e150  # sums of squares stay finite
-LEAST = 2.0**-1000  # of the largest value of a feature: a weight can be its inverse
+LEAST_VALUE = 2.0**-1000  # of the largest value of a feature: a weight can be its inverse
 SMALL = 1e-35  # squares of what is smaller are soon 0
 WANTED = {np.dtype(np.float64): 400, np.dtype(np.float32): 100}  # exponent of the largest value
 MOST_BINS = 126  # of a feature; as good as 254, and a third faster where rows are few
@@ -45,7 +45,7 @@ def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
         chosen = column_indices(
             np.asarray(X) if columns is None else X, asked, "categorical_features"
         )
-    found = {}
+    categories = {}
     for k in chosen:
         values = set()
         for row, value in enumerate(_values(cells[k])):
@@ -61,8 +61,8 @@ def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
                     f"nor a number; make it a string, in pandas with X[{name}]{way}",
                 )
             values.add(plain(value))
-        found[str(k)] = sorted(values, key=lambda value: (isinstance(value, str), value))
-    return found
+        categories[str(k)] = sorted(values, key=lambda value: (isinstance(value, str), value))
+    return categories
 
 
 def _is_categorical(column: Any) -> bool:
@@ -132,15 +132,15 @@ def encoded(X: Any, categories: dict[str, list[Any]]) -> Array:
     features = np.empty((len(cells[0]), len(cells)))
     for k, column in enumerate(cells):
         if str(k) in categories:
-            codes, found = Codes(categories[str(k)]), []
+            codes, column_codes = Codes(categories[str(k)]), []
             try:
                 for value in _values(column):
-                    found.append(codes[value])
+                    column_codes.append(codes[value])
             except TypeError:
                 kinds = " and ".join(sorted(map(str, codes.kinds)))
                 reason = f"feature {_name(X, k)} is {shown(value)}, but its categories are {kinds}"
-                raise RowError("X", len(found), reason) from None
-            features[:, k] = found
+                raise RowError("X", len(column_codes), reason) from None
+            features[:, k] = column_codes
             continue
         try:
             features[:, k] = check_array(
@@ -212,7 +212,7 @@ def scaled(X: Array, names: Array | None) -> tuple[Array, Array]:
     X = X.copy()
     for k in np.flatnonzero(is_small).tolist():
         largest = np.fmax.reduce(np.abs(X[:, k]))
-        if largest < LEAST:
+        if largest < LEAST_VALUE:
             reason = f"no value of feature {feature_name(names, k)} is larger than {largest}"
             raise InputError(f"X: {reason}, too small to learn from: multiply the column")
         exponents[k] = WANTED[X.dtype] - np.frexp(largest)[1]

@@ -259,8 +259,8 @@ class Plan(NamedTuple):
         data = dataset(self.sample, categorical, self.parameters, n, codes)
         turn: Turn = threading.Lock() if self.is_scarce and n > MOST_KEPT else nullcontext()
         return [
-            Fold(j, self.rows, data, self.parameters, own, self.shown, turn)
-            for j, own in zip(numbers, scores, strict=True)
+            Fold(j, self.rows, data, self.parameters, of_fold, self.shown, turn)
+            for j, of_fold in zip(numbers, scores, strict=True)
         ]
 
 
@@ -307,7 +307,7 @@ class Source(Protocol):
         """Return all rows, in parts of any size."""
 
 
-class InMemory:
+class MatrixSource:
     """Features in memory."""
 
     is_scarce = False
@@ -324,7 +324,7 @@ class InMemory:
         return (self.X[batch] for batch in batches(len(self.X), PUSHED_ROWS))
 
 
-class Home(Protocol):
+class FoldRunner(Protocol):
     """Where folds live and learn."""
 
     def begin(self, plan: Plan, source: Source) -> None:

@@ -15,7 +15,7 @@ from pril.core.links import LOGIT
 from pril.core.rating import exp_of
 from pril.core.rows import frozen
 from pril.learners.boosting import compiled
-from pril.learners.boosting.compiled import Labels
+from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.likelihood.fitting import Fit, Fitting, Problem, Settings
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
@@ -43,7 +43,7 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
     return Labels(*map(frozen, (*parts, cells.first, np.where(cells.varies, cells.n_cuts - 1, 0))))
 
 
-class Known(NamedTuple):
+class Labelling(NamedTuple):
     """How classes become labels, and where thresholds are."""
 
     mechanism: Mechanism
@@ -110,32 +110,37 @@ class MixFitting(Fitting):
 
 
 def mix(
-    scores: Array, kind: Array, weight: Array, kinds: Kinds, asked: Settings, known: Known | None
-) -> tuple[Array, Known]:
+    scores: Array,
+    rows: LabelledRows,
+    kinds: Kinds,
+    asked: Settings,
+    labelling: Labelling | None = None,
+) -> tuple[Array, Labelling]:
     """Return how much each start counts, none of them below 0, and what held-out scores show.
 
-    The weights of the starts are drawn to the same. The mechanism is chosen, unless it is known.
+    scores[j, i] is what start j says of row i. The weights of the starts are drawn to the same. The
+    mechanism is that of a labelling before, or is chosen.
     """
-    counts = np.ones(scores.shape[1])
+    counts = np.ones(len(scores))
     while True:
-        used = scores[:, counts > 0.0]
+        used = scores[counts > 0.0].T.astype(np.float64)
         n, size = used.shape[1], float(used.std(axis=0).mean()) + TINY
-        fitting = MixFitting(InMemory(used / size, kind, weight, kinds, used.mean(axis=1)), asked)
-        if known is None:
-            found = fitting.begin()
-            evidence = found.gained
+        weight, offset = rows.weight.astype(np.float64), used.mean(axis=1)
+        fitting = MixFitting(InMemory(used / size, rows.kind, weight, kinds, offset), asked)
+        if labelling is None:
+            fitted = fitting.begin()
+            evidence = fitted.gained
         else:
-            begin = Maximum(np.concatenate([np.zeros(n), known.phi, known.theta]))
-            problem = fitting.problem(fitting.rows, known.mechanism)
-            found, evidence = Fit(problem, begin, fitting.scale), known.evidence
-        if not found.maximum.converged:
-            found = replace(
-                found, maximum=found.problem.fit(found.maximum, asked.max_iter, tolerance=GAIN)
-            )
-        known = Known(found.problem.mechanism, found.phi, found.theta, evidence)
-        counts[counts > 0.0] = np.maximum(1.0 / n + found.w / size, 0.0)
+            begin = Maximum(np.concatenate([np.zeros(n), labelling.phi, labelling.theta]))
+            problem = fitting.problem(fitting.rows, labelling.mechanism)
+            fitted, evidence = Fit(problem, begin, fitting.scale), labelling.evidence
+        if not fitted.maximum.converged:
+            best = fitted.problem.fit(fitted.maximum, asked.max_iter, tolerance=GAIN)
+            fitted = replace(fitted, maximum=best)
+        labelling = Labelling(fitted.problem.mechanism, fitted.phi, fitted.theta, evidence)
+        counts[counts > 0.0] = np.maximum(1.0 / n + fitted.w / size, 0.0)
         if np.count_nonzero(counts) in (0, n):
-            return counts, known
+            return counts, labelling
 
 
 # --- Rounds --------------------------------------------------------------------------------------
@@ -150,33 +155,36 @@ class Shown(NamedTuple):
 
 
 def improved(
-    known: Known, weights: Array, shown: list[Shown], look: Callable[[Labels], list[KindSums]]
-) -> tuple[float, Known]:
-    """Take a Newton step given what all folds show; return the log-likelihood, and what is known.
+    labelling: Labelling,
+    weights: Array,
+    shown: list[Shown],
+    look: Callable[[Labels], list[KindSums]],
+) -> tuple[float, Labelling]:
+    """Take a Newton step given what all folds show; return the log-likelihood, and the labelling.
 
     If the posterior would fall, nothing changes, and the step of the next round is damped. Weights
     are those of the kinds, and `look` returns what the rows of each fold say.
     """
-    mechanism, cells, n = known.mechanism, known.mechanism.cells, len(known.phi)
+    mechanism, cells, n = labelling.mechanism, labelling.mechanism.cells, len(labelling.phi)
     scores, weight = (np.concatenate([fold[j] for fold in shown]) for j in (1, 2))
     sample = Block(np.empty((len(scores), 0)), np.zeros(len(scores), dtype=int), weight, scores)
     shares = CLASS_ROWS * evenly_shared(mechanism.kinds, weights)
     priors = Priors(np.empty(0), ClassShares(sample, shares))
 
-    def prior(at: Known) -> Sums:
+    def prior(at: Labelling) -> Sums:
         frame = Frame.of_scores()
         point = Point(LOGIT, frame, np.empty(0), at.theta, cells, at.chances)
         return priors.at(point, at.phi, mechanism)
 
     sums = reduce(KindSums.plus, [fold.sums for fold in shown])
-    here = assembled(sums, cells, mechanism.table(known.phi)).plus(prior(known))
-    x, damping = np.concatenate([known.phi, known.theta]), known.damping
+    here = assembled(sums, cells, mechanism.table(labelling.phi)).plus(prior(labelling))
+    x, damping = np.concatenate([labelling.phi, labelling.theta]), labelling.damping
     step, _ = newton_step(here, x, damping)
     step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
-    there = x + ordered(x, step, len(known.theta))
-    tried = known._replace(phi=there[:n], theta=there[n:])
+    there = x + ordered(x, step, len(labelling.theta))
+    tried = labelling._replace(phi=there[:n], theta=there[n:])
     loglik = sum(fold.value for fold in look(tried.labels))
     if loglik + prior(tried).value < here.value - ROUNDING * abs(here.value):
-        return sums.value, known._replace(damping=max(DAMPING * damping, LEAST_DAMPING))
+        return sums.value, labelling._replace(damping=max(DAMPING * damping, LEAST_DAMPING))
     damping = damping / DAMPING if damping > LEAST_DAMPING else 0.0
     return loglik, tried._replace(damping=damping)
