@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from dask import delayed
 from distributed import get_worker
+from numpy.typing import ArrayLike
 
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array
@@ -27,12 +28,18 @@ from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T
-from pril.learners.ordered_boosting import encode_labels, learn
+from pril.learners.ordered_boosting import OrderedBoosting, encode_labels, learn
 
 MISSING = 255  # the code of a missing value on its way, in a byte
 
 
-def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
+def learn_blocks(
+    model: OrderedBoosting,
+    blocks: Blocks,
+    features: object,
+    classes: ArrayLike | None,
+    cluster: Cluster,
+) -> OrderedBoosting:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
     watch = print_rounds() if model.verbose or cluster.progress else None
     tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
@@ -93,7 +100,7 @@ class Described(NamedTuple):
     categories: dict[str, list[Any]]
 
 
-def describe(model: Any, block: Any, b: int) -> Described:
+def describe(model: OrderedBoosting, block: tuple[Any, ...], b: int) -> Described:
     """Return labels, weights and categories of the b-th block."""
     X, y, *weights = block
     with errors_name_block(b):
@@ -104,7 +111,7 @@ def describe(model: Any, block: Any, b: int) -> Described:
         return Described(labels, weight, find_categories(model.categorical_features, X))
 
 
-def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:
+def read_block(model: OrderedBoosting, block: tuple[Any, ...], mask: Array, b: int) -> Array:
     """Return the features of the rows that count in the b-th block."""
     if not mask.any():
         return np.empty((0, model.n_features_in_))
@@ -207,7 +214,7 @@ class Workers:
         self.held = self.cluster.hold(tasks)
         self.cluster.ask(self.held, "making the folds", call, Fold.trees, (0,))  # waits for them
 
-    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+    def each(self, verb: Callable[..., T], *arguments: object) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
         answers = self.cluster.ask(self.held, "growing trees", call, verb, arguments)
         by_number = {j: answer for by_fold in answers.values() for j, answer in by_fold.items()}

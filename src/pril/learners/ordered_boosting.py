@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 
 from pril.bases.classifier import (
     OrdinalLearner,
@@ -227,7 +227,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         monotonic_cst: ArrayLike | dict[str, int] | None = None,
         decision: Literal["median", "mode"] = "median",
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
         self.classes = classes
@@ -259,8 +259,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: object,
+        y: object,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
@@ -351,7 +351,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
             beside.importances = memory, frozen(shares)
         return beside.importances[1]
 
-    def contributions(self, X: Any) -> Array:
+    def contributions(self, X: object) -> Array:
         """Return how much each feature adds to the score of each row.
 
         They are Shapley values of the whole score: linear model, landmarks and trees, with their
@@ -394,7 +394,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     def _label_chances(self, intervals: Array) -> Array:
         return self.memory_.choice.relative_chances(np.maximum(intervals, 0), len(self.order_))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
@@ -406,8 +406,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
 
 def fit_watched(
     model: OrderedBoosting,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     sample_weight: ArrayLike | None,
     watch: Watch | None,
     groups: ArrayLike | None = None,
@@ -433,7 +433,7 @@ def encode_labels(
     model: OrderedBoosting,
     labels: ranking.Labels,
     weight: Array,
-    classes: Any,
+    classes: ArrayLike | None,
     naming: Callable[[Array], AbstractContextManager[None]],
 ) -> Array:
     """Let a model know its classes; return the intervals of ranks, of rows that count.

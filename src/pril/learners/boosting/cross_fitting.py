@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -26,6 +26,9 @@ from pril.learners.boosting.starts import FoldModels, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
 from pril.likelihood.fitting import Settings
 from pril.likelihood.mechanisms import Random
+
+if TYPE_CHECKING:
+    from pril.learners.ordered_boosting import OrderedBoosting
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
@@ -159,12 +162,12 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
 
 
 def make_plan(
-    model: Any,
+    model: OrderedBoosting,
     source: Source,
     intervals: Array,
     weight: Array,
     groups: Array | None,
-    rng: Any,
+    rng: np.random.RandomState,
 ) -> tuple[Plan, Start]:
     """Learn from a sample of the rows what folds begin with.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import nan
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
@@ -18,6 +19,9 @@ from pril.errors import InputError, InputTypeError, RowError, shown
 from pril.labels.ranking import columns_of, is_missing, plain
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import SET
+
+if TYPE_CHECKING:
+    from pril.learners.ordered_boosting import OrderedBoosting
 
 TEXT = ("str", "string", "large_string", "string_view")  # names of dtypes
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)  # int has bool
@@ -31,7 +35,7 @@ MOST_BINS = 126  # of a feature; as good as 254, and a third faster where rows a
 # --- Categories ----------------------------------------------------------------------------------
 
 
-def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
+def find_categories(asked: object, X: object) -> dict[str, list[Any]]:
     """Return the categories of each feature that has some, by its number, ascending."""
     columns = columns_of(X)
     if asked is None or issparse(X) or (isinstance(asked, str) and columns is None):
@@ -65,13 +69,13 @@ def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
     return categories
 
 
-def _is_categorical(column: Any) -> bool:
+def _is_categorical(column: object) -> bool:
     """Tell whether the dtype of a column says that it has categories."""
     dtype = getattr(column, "dtype", getattr(column, "type", None))
     return hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "dictionary"))
 
 
-def _is_text(X: Any, k: int, column: Any) -> bool:
+def _is_text(X: object, k: int, column: object) -> bool:
     """Tell whether the k-th column has strings; refuse one that has other values too."""
     dtype = str(getattr(column, "dtype", getattr(column, "type", None))).partition("[")[0].lower()
     if dtype != "object":
@@ -85,25 +89,25 @@ def _is_text(X: Any, k: int, column: Any) -> bool:
     return len(values) > len(others)
 
 
-def _values(column: Any) -> Iterable[Any]:
+def _values(column: object) -> Iterable[Any]:
     """Return the values of a column; a time stays one, where `tolist` may return an integer."""
     array = np.asarray(column)
     return array if array.dtype.kind in "mM" else array.tolist()
 
 
-def _kind(value: Any) -> str | None:
+def _kind(value: object) -> str | None:
     """Return what a category is; only those of one kind can be equal."""
     if isinstance(value, str):
         return "strings"
     return "numbers" if isinstance(value, NUMBERS) and type(value) not in TIMES else None
 
 
-def feature_name(names: Any, k: int) -> Any:
+def feature_name(names: Sequence[object] | Array | None, k: int) -> object:
     """Return how errors call a feature: by its name, if it has one, or by its number."""
     return k if names is None else repr(names[k])
 
 
-def _name(X: Any, k: int) -> Any:
+def _name(X: object, k: int) -> object:
     # Of pyarrow; of pandas and polars.
     return feature_name(getattr(X, "column_names", getattr(X, "columns", None)), k)
 
@@ -119,13 +123,13 @@ class Codes(dict[Any, float]):
         super().__init__({value: code for code, value in enumerate(values)})
         self.kinds = {_kind(value) for value in values}
 
-    def __missing__(self, value: Any) -> float:
+    def __missing__(self, value: object) -> float:
         if not is_missing(value) and self.kinds and _kind(value) not in self.kinds:
             raise InputTypeError(f"{shown(value)} is not a category")
         return nan
 
 
-def encoded(X: Any, categories: dict[str, list[Any]]) -> Array:
+def encoded(X: object, categories: dict[str, list[Any]]) -> Array:
     """Return X as a matrix; a category is its position among all, NaN if it is not known."""
     columns = columns_of(X)
     cells = np.asarray(X).T if columns is None else columns
@@ -159,7 +163,7 @@ def encoded(X: Any, categories: dict[str, list[Any]]) -> Array:
 # --- Features in which the score may only rise, or only fall -------------------------------------
 
 
-def find_constraints(asked: Any, model: Any) -> Array:
+def find_constraints(asked: ArrayLike | dict[str, int] | None, model: OrderedBoosting) -> Array:
     """Return for each feature 1 if the score must not fall in it, -1 if it must not rise, else 0.
 
     The model knows its features and which of them are categorical.

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import reduce
-from typing import Any, NamedTuple, Protocol, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -24,6 +25,11 @@ from pril.learners.boosting.features import MOST_BINS, Bins
 from pril.learners.boosting.held_out import Shown, kind_sums
 from pril.likelihood.sums import KindSums
 
+if TYPE_CHECKING:
+    from lightgbm import Booster, Dataset
+
+    from pril.learners.ordered_boosting import OrderedBoosting
+
 T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
 
@@ -35,7 +41,7 @@ PUSHED_ROWS = 1 << 16  # at once to LightGBM
 # --- LightGBM ------------------------------------------------------------------------------------
 
 
-def lightgbm() -> Any:
+def lightgbm() -> ModuleType:
     """Import LightGBM, or say what to install."""
     try:
         return importlib.import_module("lightgbm")
@@ -47,7 +53,7 @@ def lightgbm() -> Any:
         ) from error
 
 
-def parameters_of(model: Any, signs: Array) -> dict[str, Any]:
+def parameters_of(model: OrderedBoosting, signs: Array) -> dict[str, Any]:
     """Return LightGBM's parameters; signs are those of `find_constraints`."""
     parameters = {
         "objective": "none",
@@ -77,7 +83,7 @@ def dataset(
     parameters: dict[str, Any],
     n_rows: int,
     blocks: Iterator[Array] | None,
-) -> Any:
+) -> Dataset | None:
     """Return LightGBM's form of the features, None if it can split none.
 
     A sample of the rows, which has every bin, determines how they are stored. If it is not all
@@ -140,7 +146,7 @@ class Fold:
         self,
         number: int,
         rows: LabelledRows,
-        data: Any,
+        data: Dataset | None,
         parameters: dict[str, Any],
         scores: Array,
         sample: Array,
@@ -156,7 +162,7 @@ class Fold:
         # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
         self.is_kept = len(scores) <= MOST_KEPT
         self.start = scores.copy() if self.is_kept else scores
-        self.booster: Any = None
+        self.booster: Booster | None = None
         self.texts: list[str] = []  # of each tree, of those that have no booster any more
         self.n_trees: list[int] = []  # after each round: one that finds no split may add none
 
@@ -199,7 +205,7 @@ class Fold:
             self.booster = lightgbm().Booster(self.parameters, self.data)
         self.booster.update(fobj=lambda *_: (gradient, hessian))
 
-        def add(outputs: Array, _: Any) -> tuple[str, float, bool]:
+        def add(outputs: Array, _: object) -> tuple[str, float, bool]:
             np.add(self.start, outputs, out=self.scores)
             return "", 0.0, True
 
@@ -330,7 +336,7 @@ class FoldRunner(Protocol):
     def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
 
-    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+    def each(self, verb: Callable[..., T], *arguments: object) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
 
 
@@ -350,6 +356,6 @@ class Threads(ExitStack):
         numbers = list(range(len(plan.centres)))
         self.folds = plan.folds(numbers, map(plan.encode, source.parts()))
 
-    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+    def each(self, verb: Callable[..., T], *arguments: object) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
         return list(self.map(lambda fold: verb(fold, *arguments), self.folds))

@@ -9,8 +9,10 @@ from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.sparse import issparse
 
+from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array
 from pril.core.links import LOGIT
 from pril.core.loop_types import Csr, Dense
@@ -54,7 +56,7 @@ class ForestEngine(NamedTuple):
     n_jobs: int | None = 1  # threads for many rows
     feature_names: Array | None = None
 
-    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> Dense:
+    def read(self, owner: OrdinalLearner, X: object, *, reset: bool, min_rows: int) -> Dense:
         """Return the rows of X, the categories as their codes, missing values as NaN.
 
         The owner knows the features, or learns of them if `reset`.
@@ -219,7 +221,7 @@ def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict
     lines = (line.partition("=") for line in text.splitlines())
     cells = {name: values.split() for name, _, values in lines}
 
-    def numbers(name: str, dtype: Any = np.int64) -> Array:
+    def numbers(name: str, dtype: DTypeLike = np.int64) -> Array:
         return np.array(cells.get(name, []), dtype=dtype)
 
     left, right, leaf = numbers("left_child"), numbers("right_child"), numbers("leaf_value", float)
