@@ -186,6 +186,16 @@ class Problem:
         w = np.zeros(self.d)
         return [np.concatenate([w, phi, theta]) for phi in self.mechanism.starts(weights)]
 
+    def start_near(self, x: Array, some: Problem) -> Array:
+        """Return where a search begins, given where it ended for some of the rows.
+
+        More rows say more of what hardly occurs: numbers that labels themselves show move as they
+        do in `starts`.
+        """
+        here, there = (each.mechanism.starts(each.rows.weights)[0] for each in (self, some))
+        w, phi, theta = self.split(x)
+        return np.concatenate([w, phi + here - there, theta])
+
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
         unit = self.rows.moments.weight / max(self.rows.n_rows, 1)
@@ -455,14 +465,18 @@ class Fitting:
             problem = self.problem(self.rows, self.mechanism("random"))
             return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
-        problem = self.problem(self.rows, mechanism)
+        problem = self.problem(self.compared, mechanism)
         if self.rows.n_rows <= MOST_COMPARED:
+            problem = self.problem(self.rows, mechanism)
             return Fit(problem, maximum, self.scale, evidence, n_steps - maximum.n_iter)
         if self.rows.n_rows > NEARER * MOST_COMPARED:
             some = self.problem(self.nearer, mechanism)
-            maximum = some.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
+            start = Maximum(some.start_near(maximum.x, problem))
+            problem, maximum = some, some.fit(start, self.settings.max_iter, tolerance=ROUGH)
             n_steps += maximum.n_iter
-        return Fit(problem, Maximum(maximum.x), self.scale, evidence, n_steps)
+        whole = self.problem(self.rows, mechanism)
+        start = Maximum(whole.start_near(maximum.x, problem))
+        return Fit(whole, start, self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""

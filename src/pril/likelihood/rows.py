@@ -126,7 +126,7 @@ class Lowest(NamedTuple):
 
     def plus(self, other: Lowest, most: int) -> Lowest:
         """Return those of the rows of both."""
-        if len(np.unique(self.digests)) == most:
+        if np.count_nonzero(np.diff(self.digests)) == most - 1:
             other = other.take(slice(np.searchsorted(other.digests, self.digests[-1], "right")))
         both = np.concatenate([self.digests, other.digests])
         return Lowest.of(Block.joined([self.rows, other.rows]), both, most)
@@ -354,7 +354,7 @@ class Rows(ABC):
             )
             return InMemory.of(found, self.kinds)
         lowest = self.add_up(
-            lambda block: Lowest.of(block, block.digests(moments), most),
+            lambda block: Lowest.of(counted := block.counting(), counted.digests(moments), most),
             lambda one, other: one.plus(other, most),
             "reading a sample",
         )
