@@ -35,7 +35,7 @@ from pril.likelihood.errors import (
     vanished,
     without_rows,
 )
-from pril.likelihood.fitting import Scale
+from pril.likelihood.fitting import SeenClasses
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
@@ -1108,7 +1108,7 @@ def _inference(
     """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and Scale.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
@@ -1207,7 +1207,7 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
     ):
         if some.any():
             found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
-    apart = Scale.of(kinds, known["by_kind"]).place[1:-1] < 0
+    apart = SeenClasses.of(kinds, known["by_kind"]).place[1:-1] < 0
     if apart.any() and known["mechanism"] == "random":
         classes = ", ".join(map(str, learner.order_[:-1][apart]))
         who = "only a prior says" if known["has_prior"] else "labels do not say"

@@ -23,7 +23,7 @@ from pril.learners.boosting.forest_engine import BoostedTrees, background_size, 
 from pril.learners.boosting.held_out import Chosen
 from pril.learners.boosting.starts import Start, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
-from pril.likelihood.fitting import Settings
+from pril.likelihood.fitting import FitSettings
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
@@ -184,7 +184,7 @@ def make_plan(
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
     view = View.of(X, categorical, signs, order, n_folds)
-    asked = Settings(held_out.MIX_ALPHA, float(model.trust), model.coarsening)
+    asked = FitSettings(held_out.MIX_ALPHA, float(model.trust), model.coarsening)
     learn, every = partial(learn_starts, view, kinds=kinds, n_folds=n_folds), np.arange(len(some))
 
     def mixed_by(starts: list[Start], known: Chosen | None) -> tuple[Array, Chosen]:

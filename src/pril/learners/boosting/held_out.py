@@ -14,7 +14,7 @@ from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT
 from pril.core.rating import exp_of
 from pril.learners.boosting import compiled
-from pril.likelihood.fitting import Fitting, Problem, Settings
+from pril.likelihood.fitting import FitSettings, Fitting, Problem
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
@@ -136,7 +136,7 @@ def mix(
     group: Array,
     weight: Array,
     kinds: Kinds,
-    asked: Settings,
+    asked: FitSettings,
     known: Chosen | None = None,
 ) -> tuple[Array, Chosen]:
     """Return how much each start counts, none of them below 0, and what held-out scores show.
