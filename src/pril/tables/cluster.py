@@ -26,6 +26,7 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
+from pril.tables.encoder import is_dense, n_features_of
 from pril.tables.files import Blocks, Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.survey import Columns, Part, Survey, Task
@@ -178,6 +179,11 @@ class ClusterRun(Run):
     def learn(self) -> None:
         """Fit the pipeline to all pieces."""
         name, blocks = self.table.name, self._tasks(read_piece, self.reader)
+        encoder, ends = self.survey.encoder, [*self.survey.offsets[1:], self.survey.rows]
+        largest = max(end - start for start, end in zip(self.survey.offsets, ends, strict=True))
+        n_cells = len(encoder.numbers_) + len(encoder.words_)  # of a sparse row, with their places
+        width = n_features_of(encoder) if is_dense(encoder) else 1.5 * n_cells
+        Cluster(self.client, progress=False).check_memory(largest, width)
         try:
             with checking_files(self.table):
                 fitted = fit_blocks(
