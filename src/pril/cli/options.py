@@ -633,28 +633,34 @@ def resolved(path: Path) -> Path:
     return path.resolve()
 
 
-@contextmanager
-def checkpoint_in(
-    folder: Path | None, every: int | None, output: Path | None, *, usual: int
-) -> Iterator[Checkpoint | None]:
-    """Yield the checkpoint in a folder, None without a folder; remove it when the work is done.
+@dataclass
+class CheckpointOptions:
+    """Where a run keeps what it has learned so far."""
 
-    If it is not said every how many rows it is written, it is the usual number.
-    """
-    from pril.io.model_files import CHECKPOINT
-    from pril.tables.checkpoints import Checkpoint
+    checkpoint: Path | None = None
+    checkpoint_every: int | None = None
 
-    if folder is None:
-        if every is not None:
-            raise InputError(
-                "--checkpoint-every is about checkpoints: pass --checkpoint FOLDER too"
-            )
-        yield None
-        return
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--checkpoint {folder} is a file: pass a folder")
-    checkpoint = Checkpoint(folder / CHECKPOINT, usual if every is None else every)
-    if output and resolved(output) == resolved(checkpoint.path):
-        raise InputError(f"{output} is the checkpoint itself: write the model to another file")
-    with checkpoint.held():
-        yield checkpoint
+    @contextmanager
+    def held(self, output: Path | None, *, usual: int) -> Iterator[Checkpoint | None]:
+        """Yield the checkpoint, None without a folder; remove it when the work is done.
+
+        Without `checkpoint_every`, it is written every usual number of rows.
+        """
+        from pril.io.model_files import CHECKPOINT
+        from pril.tables.checkpoints import Checkpoint
+
+        folder, every = self.checkpoint, self.checkpoint_every
+        if folder is None:
+            if every is not None:
+                raise InputError(
+                    "--checkpoint-every is about checkpoints: pass --checkpoint FOLDER too"
+                )
+            yield None
+            return
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"--checkpoint {folder} is a file: pass a folder")
+        checkpoint = Checkpoint(folder / CHECKPOINT, usual if every is None else every)
+        if output and resolved(output) == resolved(checkpoint.path):
+            raise InputError(f"{output} is the checkpoint itself: write the model to another file")
+        with checkpoint.held():
+            yield checkpoint
