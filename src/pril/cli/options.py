@@ -8,7 +8,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
@@ -25,7 +25,7 @@ from pril.errors import InputError
 if TYPE_CHECKING:
     from pril.labels.scale import Scale
     from pril.tables.checkpoints import Checkpoint
-    from pril.tables.files import Table
+    from pril.tables.files import Table, TableFile
     from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
     from pril.tables.survey import Task
@@ -591,7 +591,7 @@ SUFFIXES = {MODEL: (".pril",), PAGE: (".html", ".htm"), GRAPH: (".onnx",)}
 
 
 def check_output(
-    output: Path, inputs: list[Path], kind: str | None = None, overwrite: bool = False
+    output: Path, inputs: Sequence[TableFile], kind: str | None = None, overwrite: bool = False
 ) -> None:
     """Refuse, before any work, an output that cannot be written or that would destroy a file.
 

@@ -20,7 +20,7 @@ PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 NOTES = 5  # in this time, at most: steps and rounds with what they have reached
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Return a result with None for numbers that JSON does not have: NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}

@@ -22,6 +22,7 @@ from pril.core import words
 from pril.errors import InputError, naming_file, shown
 
 if TYPE_CHECKING:
+    from pril.bases.classifier import OrdinalLearner
     from pril.online.recent_errors import ErrorReports
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
@@ -207,7 +208,7 @@ def show(
     printer.result(result, lines)
 
 
-def _coarsening(learner: Any) -> dict[str, Any] | None:
+def _coarsening(learner: OrdinalLearner) -> dict[str, Any] | None:
     """Return how classes become ranges, as a learner found it, as plain data."""
     from pril.core.coarsening import offset_name
 
@@ -219,7 +220,7 @@ def _coarsening(learner: Any) -> dict[str, Any] | None:
     }
 
 
-def _weights_are(learner: Any) -> str:
+def _weights_are(learner: OrdinalLearner) -> str:
     """Return what the weights of a learner's features are called."""
     return "importances" if hasattr(learner, "feature_importances_") else "weights"
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import distributed
 from dask import delayed
+from dask.delayed import Delayed
 from dask.diagnostics import ProgressBar
 from distributed.diagnostics.progressbar import TextProgressBar
 from distributed.utils import silence_logging_cmgr
@@ -72,7 +73,7 @@ class ClusterLost(RuntimeError):  # noqa: N818
 class Cluster:
     """Computes tasks with a distributed client, or without one with Dask's own scheduler."""
 
-    def __init__(self, client: Any, progress: bool) -> None:
+    def __init__(self, client: distributed.Client | None, progress: bool) -> None:
         if client is None:
             with suppress(ValueError):  # no client is active
                 client = distributed.Client.current()
@@ -86,7 +87,7 @@ class Cluster:
                 f"client must be synchronous, got the asynchronous {client!r}: make one without "
                 "asynchronous=True, in a thread without an event loop"
             )
-        self.client = client
+        self.client: Any = client
         self.progress = progress
         self.workers_checked = client is None
         self.shown: CollectedWarnings = {}
@@ -98,7 +99,7 @@ class Cluster:
                 self.shown[source] = text
                 warnings.warn_explicit(text, *source)
 
-    def compute(self, task: Any, doing: str) -> Any:
+    def compute(self, task: Delayed, doing: str) -> Any:
         """Return the result of a task. When it fails, cancel what is still running."""
         with self._waiting(doing):
             if self.client is None:
@@ -167,7 +168,7 @@ class Cluster:
         }
 
     def ask(
-        self, held: dict[str, Any], doing: str, function: Callable[..., Any], *arguments: Any
+        self, held: dict[str, Any], doing: str, function: Callable[..., Any], *arguments: object
     ) -> dict[str, Any]:
         """Call a function with what each worker holds; return the results by address."""
         futures = {

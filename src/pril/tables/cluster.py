@@ -22,6 +22,7 @@ from dask.delayed import Delayed
 from distributed import Client
 from sklearn.base import clone
 
+from pril.bases.classifier import OrdinalLearner
 from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
@@ -69,7 +70,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
     """Let a task return its error, so that the client can report the first one in the table."""
 
     @wraps(task)
-    def attempt(piece: Piece, *arguments: Any) -> Any:
+    def attempt(piece: Piece, *arguments: object) -> Any:
         try:
             return task(piece, *arguments)
         except FileNotFoundError:
@@ -103,7 +104,7 @@ def read_piece(piece: Piece, reader: RowReader) -> Any:
 
 
 @returning_errors
-def try_piece(piece: Piece, reader: RowReader, model: Any) -> HoldoutResult:
+def try_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
     """Learn a piece as one process does, so that an error names its file and row."""
     piece = piece.open()
     part = piece.to_learn(reader.columns)
@@ -128,7 +129,7 @@ def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
 
 
 @returning_errors
-def check_piece(piece: Piece, reader: RowReader, model: Any) -> HoldoutResult:
+def check_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
     """Rate the rows that are kept apart."""
     piece, result = piece.open(), HoldoutResult()
     for row, block in piece.blocks(reader.columns):
