@@ -143,7 +143,8 @@ def passive_aggressive(X, intervals, K, C=1.0, squared=False):
         kinks += [
             (level - C) / (sign * xx) for sign, level in zip(z, loss, strict=True) if sign * xx
         ]
-        kinks = sorted([-bound, *(kink for kink in kinks if abs(kink) < bound), bound])
+        # Zero is there so that a root at zero has no rounding error, which would decide a tie.
+        kinks = sorted([-bound, 0.0, *(kink for kink in kinks if abs(kink) < bound), bound])
         at = [gap(kink) for kink in kinks]
         k = max(k for k in range(len(kinks) - 1) if at[k] <= 0)
         s = kinks[k] - at[k] * (kinks[k + 1] - kinks[k]) / ((at[k + 1] - at[k]) or 1)
