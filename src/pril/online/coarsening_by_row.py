@@ -14,8 +14,9 @@ All sums are weights of rows; priors are in rows of mean weight, the *unit*.
 """
 
 from math import exp, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pril.core.arrays import Array
 from pril.core.coarsening import LEAST_OVERLAP, LEAST_SEEN, MOST_STEPS, OFFSETS
 from pril.core.loop_types import (
     ALWAYS,
@@ -44,8 +45,8 @@ SELDOM, OFTEN = 8, 8
 class Evidence(NamedTuple):
     """What the likelihood rule learns beside the model: the parts in `OWN_PARTS`."""
 
-    numbers: Any
-    places: Any  # where each part begins
+    numbers: Array
+    places: Array  # where each part begins
 
 
 SIZE, SLOPES, TURNS, SEEN, LABELS, KINDS, CLASSES, ADVANTAGE, PHI, CHOSEN, TABLE = range(11)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from pril.core import loop_types as types
 from pril.core import rating
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike
 from pril.core.links import LOGIT
 from pril.core.rating import Ratings
 from pril.core.rows import frozen, not_finite_error, read_rows
@@ -34,7 +35,7 @@ NO_RECORD = types.Record(
 class Batch:
     """Rows and labels that have been checked; learning does not check them again."""
 
-    rows: Any  # Dense, Csr or Points
+    rows: Any  # `Dense`, `Csr`, `Gram`, or the `Points` of a kernel
     intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
     weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
 
@@ -45,7 +46,7 @@ class Batch:
         """Return which rows have a label."""
         return ranking.is_labelled(self.intervals)
 
-    def shuffled(self, rng: Any) -> Array:
+    def shuffled(self, rng: np.random.RandomState | np.random.Generator) -> Array:
         """Return the positions of the rows that have a label, in a new order."""
         labelled = self.labelled()
         seed = int.from_bytes(rng.bytes(16), "little")
@@ -73,38 +74,38 @@ class LinearEngine(NamedTuple):
     """How a linear learner learns and rates. What it has learned is a `Memory`."""
 
     name: str  # of the learner, for errors
-    rule: Any
-    geometry: Any = types.Additive()
+    rule: types.Rule
+    geometry: types.Geometry = types.Additive()
     average: bool = False  # predict with the mean of all iterates
     growth: float | None = None  # how much more a round weighs than the one before it
     constant: float = 0.0  # the value of a further feature
     scores_classes: bool = False  # one score for each class
     whole_steps: bool = True  # thresholds start at zero and move by whole numbers
     settles: bool = True  # after a pass without a mistake, nothing would change any more
+    mixes: bool = True  # blocks may learn side by side: the mean of their memories is one
+    may_lose_mean: bool = False  # may have to go on without a mean, though it averages
     exact_only: bool = False  # takes no ranges
     centres: bool = False  # in `fit`, it does not matter where features are
     bounded: bool = False  # its guarantee is for features within [-1, 1]
     start: Callable[[int], Array] | None = None  # the first sums of the thresholds, by classes
     feature_names: Array | None = None
 
-    @property
-    def mixes(self) -> bool:
-        """Whether blocks may learn side by side: the mean of their memories is one."""
-        return True
-
-    @property
-    def may_lose_mean(self) -> bool:
-        """Whether a learner that averages may have to go on without a mean."""
-        return False
-
     # --- Checking ---
 
-    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> types.Dense | types.Csr:
+    def read(
+        self, owner: BaseEstimator, X: FeaturesLike, *, reset: bool, min_rows: int
+    ) -> types.Rows:
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
     def inspect(
-        self, owner: Any, rows: Any, table: ranking.Labels, intervals: Array, *, reset: bool
+        self,
+        owner: BaseEstimator,
+        rows: types.Rows,
+        table: ranking.Labels,
+        intervals: Array,
+        *,
+        reset: bool,
     ) -> None:
         """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
         self.inspect_rows(rows)
@@ -120,7 +121,7 @@ class LinearEngine(NamedTuple):
             reason = f"{self.name} learns from exact labels only, got the interval {table.row(t)!r}"
             raise RowError("y", t, f"{reason}; PRIL learns from intervals")
 
-    def inspect_rows(self, rows: types.Dense | types.Csr) -> None:
+    def inspect_rows(self, rows: types.Rows) -> None:
         """Warn of features that this learner's guarantee does not cover."""
         if not self.bounded:
             return
@@ -136,7 +137,7 @@ class LinearEngine(NamedTuple):
                 stacklevel=2,
             )
 
-    def inspect_means(self, owner: Any, rows: types.Dense | types.Csr) -> None:
+    def inspect_means(self, owner: BaseEstimator, rows: types.Rows) -> None:
         """Warn of a feature so far from zero that its mean hides how it differs between rows."""
         if self.centres or isinstance(rows, types.Csr) or len(rows.X) < FEWEST_ROWS:
             return
@@ -168,7 +169,7 @@ class LinearEngine(NamedTuple):
         own = types.OWN_PARTS.get(type(self.rule), ())
         return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, own)
 
-    def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Memory:
+    def blank(self, n_features: int, n_classes: int, rows: types.Rows | None = None) -> Memory:
         """Return what is known before the first row."""
         memory = Memory.blank(self.layout(n_features, n_classes), lattice=self.whole_steps)
         if self.start is not None:
@@ -258,7 +259,7 @@ class LinearEngine(NamedTuple):
         """Return weights, thresholds between sentinels, and the number that divides them."""
         return memory.predicting(self.geometry)
 
-    def rate(self, memory: Memory, rows: types.Dense | types.Csr) -> Ratings:
+    def rate(self, memory: Memory, rows: types.Rows) -> Ratings:
         """Return ranks and scores of rows."""
         w, cut, unit = self.parameters(memory)
         scores, bad = rating.scores_of(rows, w)
@@ -274,13 +275,13 @@ class LinearEngine(NamedTuple):
         return LinearRow(self, memory)
 
     def not_finite(
-        self, rows: types.Dense | types.Csr, row: int | None, weights: Array | None = None
+        self, rows: types.Rows, row: int | None, weights: Array | None = None
     ) -> ValueError:
         """Return the error for numbers that are not finite."""
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
 
 
-def few_columns(rows: Any, width: int) -> Array | None:
+def few_columns(rows: types.Rows | types.Gram, width: int) -> Array | None:
     """Return the features that sparse rows touch, and the last one; None unless few of many."""
     if width < WIDE or not isinstance(rows, types.Csr) or 16 * len(rows.data) > width:
         return None
@@ -334,7 +335,7 @@ class LinearRow:
 
         def inspect_and_learn(lo: int, hi: int) -> int:
             self._engine.inspect_rows(row.rows)
-            return int(learn(rule, geometry, growth, arrays, desk, row, lo, hi))
+            return learn(*given, lo, hi)
 
         return inspect_and_learn
 

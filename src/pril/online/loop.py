@@ -28,13 +28,15 @@ compiled code is kept on disk by `code_cache`, which names all modules that may 
 kept elsewhere would go stale silently.
 """
 
+from collections.abc import Callable
 from math import exp, inf, isfinite, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numba import typeof
 
 from pril.core import loop_types as types
+from pril.core.arrays import Array
 from pril.core.loop_types import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
 from pril.online import code_cache
 from pril.online.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
@@ -46,6 +48,8 @@ from pril.online.code_cache import (
     part_of_loop,
     prefetch,
 )
+
+T = TypeVar("T")
 
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
@@ -198,41 +202,41 @@ mean_is_lost = on_type({types.Gram: lambda rows: rows.size[1] > 0}, default=lamb
 class Scratch(NamedTuple):
     """Arrays that a round may write to: the loop itself never allocates."""
 
-    scores: Any  # (scores,)
-    alpha: Any  # (scores,), what the row is multiplied by before it is added to the weights
-    n: Any  # (K - 1,)
-    cut: Any  # (K + 1,)
-    spare: Any  # (N_SPARE, at least K + 1 and 8), for the rule
+    scores: Array  # (scores,)
+    alpha: Array  # (scores,), what the row is multiplied by before it is added to the weights
+    n: Array  # (K - 1,)
+    cut: Array  # (K + 1,)
+    spare: Array  # (N_SPARE, at least K + 1 and 8), for the rule
 
 
 class Weights(NamedTuple):
     """What moves when a row is added to the weights."""
 
-    geometry: Any
-    u: Any
-    mean_u: Any
-    w: Any  # weights: `u` itself, or an array of their own
-    shift: Any
+    geometry: types.Geometry
+    u: Array
+    mean_u: Array
+    w: Array  # weights: `u` itself, or an array of their own
+    shift: Array
 
 
 class Thresholds(NamedTuple):
     """What moves with the thresholds."""
 
-    geometry: Any
-    n: Any
-    mean_n: Any
-    cut: Any  # thresholds between two sentinels
-    shift: Any
+    geometry: types.Geometry
+    n: Array
+    mean_n: Array
+    cut: Array  # thresholds between two sentinels
+    shift: Array
 
 
 class Model(NamedTuple):
     """A learner's state and what follows from it."""
 
-    weights: Any
-    thresholds: Any
-    state: Any
-    own: Any  # the parts of the state that the rule declares, by their names; None: it has none
-    work: Any
+    weights: Weights
+    thresholds: Thresholds
+    state: types.State
+    own: Evidence | None  # the parts of the state that the rule declares, by their names
+    work: Scratch
 
 
 class Round(NamedTuple):
@@ -395,7 +399,7 @@ LENGTHS = {
 squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
 
 
-def add_rule(rule: type, step: Any, *, needs_length: bool) -> None:
+def add_rule(rule: type, step: Callable[..., object], *, needs_length: bool) -> None:
     """Let the loop learn by a rule that is not of this package."""
     STEPS[rule] = step
     if needs_length:
@@ -819,11 +823,13 @@ N_SPARE = 7
 class Desk(NamedTuple):
     """The working space of a pass."""
 
-    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else None
-    work: Any  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
+    w: (
+        Array | None
+    )  # (scores, features + 1), of a geometry whose weights are not the sums; else None
+    work: Array  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
 
 
-def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
+def make_desk(geometry: types.Geometry, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
     w = np.empty((n_scores, width)) if isinstance(geometry, types.Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
@@ -905,9 +911,9 @@ def copy_values(source, target):
 class OneRow(NamedTuple):
     """The row that a stream learns or rates."""
 
-    rows: Any  # `Dense`, of this row
-    label: Any  # (1, 2), room for its interval
-    kept: Any  # room for a copy of the numbers of the memory; then the weight of the row
+    rows: types.Dense  # of this row
+    label: Array  # (1, 2), room for its interval
+    kept: Array  # room for a copy of the numbers of the memory; then the weight of the row
 
 
 @code_cache.alone
@@ -929,7 +935,7 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         importance = row.kept[numbers.shape[0] :]
         if importance[0] != 1.0:
             integers[LATTICE] = 0
-        record = types.Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
+        record = types.Record(integers[:0], desk.work[:0], row.kept[:0], desk.work[:0])
         extras = types.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
@@ -944,10 +950,10 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
 class Rating(NamedTuple):
     """What a stream predicts with."""
 
-    w: Any  # (scores, features + 1)
-    cut: Any  # (K + 1,)
-    scores: Any  # (scores,), of the last row
-    unit: Any  # (2,), what divides weights and thresholds; the number of rounds they are of
+    w: Array  # (scores, features + 1)
+    cut: Array  # (K + 1,)
+    scores: Array  # (scores,), of the last row
+    unit: Array  # (2,), what divides weights and thresholds; the number of rounds they are of
 
 
 @code_cache.alone
@@ -962,7 +968,7 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def compiled_for(function: Any, *arguments: Any) -> Any:
+def compiled_for(function: Callable[..., T], *arguments: object) -> Callable[..., T]:
     """Return a function compiled for arguments of these types: it does not look at them again."""
     if not hasattr(function, "compile"):  # numba is switched off
         return function

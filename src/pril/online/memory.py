@@ -9,6 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pril.core import loop_types as types
 from pril.core import rating
@@ -77,13 +78,13 @@ class Memory:
         self.numbers = numbers
         self.integers = integers
         self._version = object()  # another one after each undo
-        self._predicting: Any = None
+        self._predicting: tuple[tuple[object, int], tuple[Array, Array, float]] | None = None
 
     @classmethod
     def blank(cls, layout: Layout, *, lattice: bool) -> Memory:
         """Return the zero start."""
         memory = cls(layout, _aligned_zeros(layout.places()[-1]), layout.integers())
-        memory.state.clock[1] = 1.0
+        memory.parts()["clock"][1] = 1.0
         memory.lattice = lattice
         return memory
 
@@ -159,13 +160,13 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def with_features(self, places: Any) -> Memory:
+    def with_features(self, places: ArrayLike) -> Memory:
         """Return a copy for other features: the place of each here, -1 for one that is new.
 
         A new feature was zero so far.
         """
-        layout = self.layout._replace(n_features=len(places))
-        return self._rearranged(layout, np.asarray(places, dtype=np.int64))
+        places = np.asarray(places, dtype=np.int64)
+        return self._rearranged(self.layout._replace(n_features=len(places)), places)
 
     def without_mean(self) -> Memory:
         """Return a copy that predicts with the last iterate."""
@@ -213,7 +214,7 @@ class Memory:
             self._version = object()
             raise
 
-    def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
+    def predicting(self, geometry: types.Geometry) -> tuple[Array, Array, float]:
         """Return the weights and thresholds that predict, and the number that divides them.
 
         They are computed when they are asked for, and kept until a round is learned or undone.
@@ -233,9 +234,9 @@ def _is_bounded(values: Array) -> bool:
 
 
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
-    found = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
-    if found != (dtype, shape):
-        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {found}")
+    given = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
+    if given != (dtype, shape):
+        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {given}")
     if not np.isfinite(part).all():
         raise InputError(f"memory.{name} must be finite")
 

@@ -15,10 +15,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.parts import Parts
-from pril.bases.weights import label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.rows import TIMES
-from pril.core.threads import aside, unchanged_on_failure
+from pril.core.threads import private_state, unchanged_on_failure
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels import ranking
 from pril.labels.ranking import is_missing
@@ -99,7 +99,9 @@ class RowStream:
         parts = Parts.of(model)
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
-        self._shared = aside(self._learner)  # its lock is held by the thread that uses the learner
+        self._shared = private_state(
+            self._learner
+        )  # its lock is held by the thread that uses the learner
         self.grows = not learning.has_learned(self._learner) if grows is None else grows
         self._begin()
 
@@ -131,7 +133,8 @@ class RowStream:
             # A fitted model with balanced weights predicts; only `learn_one` refuses them.
             self._class_weights = None
             if not (learning.has_learned(model) and isinstance(model.class_weight, str)):
-                self._class_weights = learning.weights_of_classes(model, self._classes, None)
+                learning.refuse_online(model)
+                self._class_weights = class_weights(model.class_weight, self._classes, None)
 
     @property
     def _is_online(self) -> bool:
