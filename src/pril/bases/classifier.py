@@ -189,8 +189,8 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
         def find_hits(rated: Ratings, batch: slice) -> Array:
             labels = table.take(batch)
             intervals = ranking.to_intervals(labels, self.order_, allow_unknown=True)
-            known = (intervals != ranking.UNKNOWN).all(axis=1)
-            hits = known & (ranking.interval_loss(intervals, rated.rank) == 0)
+            in_order = (intervals != ranking.UNKNOWN).all(axis=1)
+            hits = in_order & (ranking.interval_loss(intervals, rated.rank) == 0)
             return np.column_stack([hits, labels.labelled()])
 
         hits, labelled = rate_in_batches(self, rows, find_hits).T

@@ -177,8 +177,8 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
             units = units / step.scale_
         elif isinstance(step, ColumnTransformer):
             for name, inner in _branches(step):
-                own = step.output_indices_[name]
-                units[own] *= units_of_features(inner, own.stop - own.start)
+                columns = step.output_indices_[name]
+                units[columns] *= units_of_features(inner, columns.stop - columns.start)
             return units
         elif hasattr(step, "units"):  # a ColumnEncoder
             return units * step.units()

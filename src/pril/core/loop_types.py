@@ -57,7 +57,7 @@ Rows = Dense | Csr
 
 # --- What is learned -----------------------------------------------------------------------------
 
-MOST = 1e300  # the largest number of a state: means and their sums stay finite
+LARGEST_NUMBER = 1e300  # the largest number of a state: means and their sums stay finite
 
 
 class State(NamedTuple):
@@ -102,15 +102,15 @@ def lay_out(memory: Arrays) -> State:
     weights, numbers, integers = memory
     n_scores, fading, growing = integers[N_SCORES], integers[FADING], integers[GROWING]
     n, mean_n, shift = integers[PLACES + 2], integers[PLACES + 3], integers[PLACES + 4]
-    clock, own = integers[PLACES + 5], integers[PLACES + N_COMMON]
+    clock, rest = integers[PLACES + 5], integers[PLACES + N_COMMON]
     return State(
         u=weights[:n_scores],
         mean_u=weights[n_scores:],
         n=numbers[n:mean_n],
         mean_n=numbers[mean_n:shift],
         shift=numbers[shift:clock],
-        clock=numbers[clock:own],
-        fading=numbers[own:fading],
+        clock=numbers[clock:rest],
+        fading=numbers[rest:fading],
         growing=numbers[fading:growing],
         counts=integers[:LATTICE],
         lattice=integers[LATTICE : LATTICE + 1],
@@ -173,9 +173,9 @@ def positive_part(geometry: Curved, u: float, shift: float) -> float:
 AUTO, RANDOM, ALWAYS = 0, 1, 2  # when `Likelihood` uses offsets
 # What `fit` chose, for rows to come: nothing, so that their evidence decides; a mechanism; a table.
 OPEN, AT_RANDOM, BY_OFFSETS, BY_TABLE = 0, 1, 2, 3
-LEAST = 1e-12  # probability of a class in a gradient, and share of an offset
-MOST_MISSING_BY_ROW = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
-BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
+MIN_PROBABILITY = 1e-12  # probability of a class in a gradient, and share of an offset
+MAX_MISSING_SHARE = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
+MAX_EVIDENCE_AGAINST = 5.0  # the evidence against offsets that it takes to drop them
 # The prior of phi, the logits of the shares of offsets. Widths are normal: odds of 150 to 1 are
 # within a standard deviation. Directions have pseudo-rows up, and as many down; fewer where exact
 # labels show them.

@@ -42,7 +42,7 @@ from pril.errors import RowError
 CELLS = 1 << 18  # of X
 BATCH = 1 << 13  # scores
 # Counting thresholds is faster than a binary search, unless there are many or few scores.
-MANY, FEW = 32, 64
+MANY_THRESHOLDS, FEW_SCORES = 32, 64
 
 
 class Ratings(NamedTuple):
@@ -151,7 +151,7 @@ def _likely_ranks(rule: types.Likelihood, scores: Array, cut: Array) -> Array:
 
 def count_below(scores: Array, thresholds: Array) -> Array:
     """Return the number of thresholds at or below each score."""
-    if len(thresholds) > MANY or len(scores) < FEW:
+    if len(thresholds) > MANY_THRESHOLDS or len(scores) < FEW_SCORES:
         return thresholds.searchsorted(scores, side="right")
     counts = np.zeros(len(scores), dtype=np.int8)
     for threshold in thresholds:
@@ -176,18 +176,18 @@ def chances(scores: Array, cut: Array) -> Iterator[Array]:
 # --- Probabilities: one exponential a row --------------------------------------------------------
 # With E = exp(f) and odds_k = exp(-cut[k]), P(y < k) is 1 / (1 + E odds_k).
 
-FARTHEST = 300.0  # scores and thresholds beyond it are as good as infinite; exp(600) is finite
+MAX_SCORE = 300.0  # scores and thresholds beyond it are as good as infinite; exp(600) is finite
 
 
 def odds_of(theta: Array) -> Array:
     """Return the odds of thresholds, in ascending order, between those of two sentinels."""
-    cut = np.concatenate([[-np.inf], np.clip(theta, -FARTHEST, FARTHEST), [np.inf]])
+    cut = np.concatenate([[-np.inf], np.clip(theta, -MAX_SCORE, MAX_SCORE), [np.inf]])
     return np.exp(-cut)
 
 
 def exp_of(scores: Array) -> Array:
     """Return E of scores. NumPy computes many exponentials ten times faster than one by one."""
-    e: Array = np.clip(scores, -FARTHEST, FARTHEST, dtype=np.float64)
+    e: Array = np.clip(scores, -MAX_SCORE, MAX_SCORE, dtype=np.float64)
     return np.exp(e, out=e)
 
 

@@ -167,8 +167,8 @@ def _left_by_groups(root: Path) -> Iterator[int]:
             continue
         names, start = (GROUPS_V1, "memory") if controllers else (GROUPS_V2, "")
         top = root / "sys/fs/cgroup" / start
-        own = PurePosixPath(path.lstrip("/"))
-        for group in (own, *own.parents):
+        group_path = PurePosixPath(path.lstrip("/"))
+        for group in (group_path, *group_path.parents):
             with suppress(OSError, ValueError):  # no limit, or none that this process can see
                 yield _left_by(top / group, *names)
 

@@ -151,11 +151,13 @@ class OnlineClassifier(OrdinalLearner):
         if cls.__module__.startswith("pril."):  # a user's docstring is not ours to change
             cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
         if "__init__" not in vars(cls):  # an unknown argument is told by the name of the class
-            known: Any = cls.__init__
-            copied = FunctionType(known.__code__, known.__globals__, closure=known.__closure__)
-            own: Any = update_wrapper(copied, known)
-            own.__kwdefaults__, own.__qualname__ = known.__kwdefaults__, f"{cls.__name__}.__init__"
-            cls.__init__ = own  # type: ignore[method-assign]
+            inherited: Any = cls.__init__
+            code, closure = inherited.__code__, inherited.__closure__
+            init: Any = FunctionType(code, inherited.__globals__, closure=closure)
+            update_wrapper(init, inherited)
+            init.__kwdefaults__ = inherited.__kwdefaults__
+            init.__qualname__ = f"{cls.__name__}.__init__"
+            cls.__init__ = init  # type: ignore[method-assign]
         cls._get_parameters = attrgetter(*cls._get_param_names())
 
     @property
@@ -410,37 +412,37 @@ def agreed_classes(
     model: OnlineClassifier, table: ranking.Labels, classes: ArrayLike | None
 ) -> Array:
     """Return the classes, lowest first, if those known before, those named and those of y agree."""
-    own: Any = model.classes
-    values = None if own is None else list(own)  # they may have changed in place
-    known: Any = getattr(model, "order_", None)
+    parameter: Any = model.classes
+    values = None if parameter is None else list(parameter)  # they may have changed in place
+    order: Any = getattr(model, "order_", None)
     state = private_state(model)
     before, values_before, known_before = state.agreed
-    was_compared = own is before and values == values_before and known is known_before
-    given = [one for one in (own, classes) if one is not None]
-    for one in (one for one in given if not (was_compared and one is own)):
-        found = ranking.check_classes(one)
-        if known is not None and not np.array_equal(found, known):
+    was_compared = parameter is before and values == values_before and order is known_before
+    given = [one for one in (parameter, classes) if one is not None]
+    for one in (one for one in given if not (was_compared and one is parameter)):
+        order_given = ranking.check_classes(one)
+        if order is not None and not np.array_equal(order_given, order):
             raise InputError(
-                f"classes must stay the same: {ranking.named(known)} were set before, now they "
-                f"are {ranking.named(found)}"
+                f"classes must stay the same: {ranking.named(order)} were set before, now they "
+                f"are {ranking.named(order_given)}"
             )
-        known = found
-    if known is not None and given:
-        ranking.warn_of_order(table, known)
-    elif known is None and table.ordered:
-        known = table.vocabulary
-    elif table.ordered and not ranking.same_order(table, known):
+        order = order_given
+    if order is not None and given:
+        ranking.warn_of_order(table, order)
+    elif order is None and table.ordered:
+        order = table.vocabulary
+    elif table.ordered and not ranking.same_order(table, order):
         raise InputError(
             f"y is a Categorical ordered {ranking.named(table.vocabulary)}, against the classes "
-            f"{ranking.named(known)} set before"
+            f"{ranking.named(order)} set before"
         )
-    if known is None:
+    if order is None:
         raise InputError(
             "classes must be passed on the first call to partial_fit, lowest first (or set "
             "classes on the estimator, or pass y as an ordered Categorical)"
         )
-    state.agreed = own, values, known
-    return known
+    state.agreed = parameter, values, order
+    return order
 
 
 def begin(model: OnlineClassifier, rows: tuple[Any, ...] | None = None) -> OnlineEngine[Any, Any]:
@@ -480,13 +482,11 @@ def begin_empty(model: OnlineClassifier, classes: ArrayLike) -> None:
     begin(model)
 
 
-def set_features(
-    model: OnlineClassifier, known: Collection[Any], features: Collection[Any]
-) -> None:
-    """Give a learner other features, by name: those known keep their weights, others were zero."""
-    places = {name: k for k, name in enumerate(known)}
-    model.memory_ = model.memory_.with_features([places.get(name, -1) for name in features])
-    model.n_features_in_ = len(features)
+def set_features(model: OnlineClassifier, before: Collection[Any], after: Collection[Any]) -> None:
+    """Give a learner other features, by name: those before keep their weights, others were zero."""
+    places = {name: k for k, name in enumerate(before)}
+    model.memory_ = model.memory_.with_features([places.get(name, -1) for name in after])
+    model.n_features_in_ = len(after)
 
 
 def go_on(

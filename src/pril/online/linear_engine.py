@@ -20,11 +20,12 @@ from pril.errors import FeatureRangeWarning, RowError
 from pril.labels import ranking
 from pril.online.memory import Layout, Memory
 
-FAR = 10.0  # standard deviations from zero, where learners are little better than chance
-FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
-MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits
+# With a mean of more standard deviations, learners are little better than chance.
+MAX_MEAN_IN_DEVIATIONS = 10.0
+MIN_ROWS_OF_MEANS, ROWS_OF_MEANS = 20, 1000  # of which means are taken
+MAX_SHORT_ROWS = 2**31 - 1  # rows whose positions fit into 32 bits
 ROUNDING = 1e-9  # the relative spread of a constant
-WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
+MIN_WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 NO_WEIGHTS = np.empty(0)
 NO_RECORD = types.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
@@ -54,7 +55,7 @@ class Batch:
         order = np.random.Generator(np.random.SFC64(seed)).permutation(np.count_nonzero(labelled))
         if len(order) < len(self):
             order = np.flatnonzero(labelled)[order]
-        return frozen(order.astype(np.int32) if len(self) <= MOST_SHORT else order)
+        return frozen(order.astype(np.int32) if len(self) <= MAX_SHORT_ROWS else order)
 
     @property
     def nbytes(self) -> int:
@@ -139,13 +140,13 @@ class LinearEngine(NamedTuple):
 
     def inspect_means(self, owner: BaseEstimator, rows: types.Rows) -> None:
         """Warn of a feature so far from zero that its mean hides how it differs between rows."""
-        if self.centres or isinstance(rows, types.Csr) or len(rows.X) < FEWEST_ROWS:
+        if self.centres or isinstance(rows, types.Csr) or len(rows.X) < MIN_ROWS_OF_MEANS:
             return
-        some = rows.X[:: max(1, len(rows.X) // SOME_ROWS)]
+        some = rows.X[:: max(1, len(rows.X) // ROWS_OF_MEANS)]
         with np.errstate(all="ignore"):  # cells that are not finite are refused elsewhere
             mean, sd = some.mean(axis=0), some.std(axis=0)
             # The mean of a constant, or of an indicator that is nearly one, does no harm.
-            near = FAR * np.maximum(sd, np.sqrt(np.mean(sd**2)))
+            near = MAX_MEAN_IN_DEVIATIONS * np.maximum(sd, np.sqrt(np.mean(sd**2)))
             far = (np.abs(mean) > near) & (sd > np.abs(mean) * ROUNDING)
         if far.any():
             j = int(np.argmax(far))
@@ -166,8 +167,8 @@ class LinearEngine(NamedTuple):
 
     def layout(self, n_features: int, n_classes: int) -> Layout:
         """Return the layout of a memory."""
-        own = types.OWN_PARTS.get(type(self.rule), ())
-        return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, own)
+        parts = types.OWN_PARTS.get(type(self.rule), ())
+        return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, parts)
 
     def blank(self, n_features: int, n_classes: int, rows: types.Rows | None = None) -> Memory:
         """Return what is known before the first row."""
@@ -283,7 +284,7 @@ class LinearEngine(NamedTuple):
 
 def few_columns(rows: types.Rows | types.Gram, width: int) -> Array | None:
     """Return the features that sparse rows touch, and the last one; None unless few of many."""
-    if width < WIDE or not isinstance(rows, types.Csr) or 16 * len(rows.data) > width:
+    if width < MIN_WIDE or not isinstance(rows, types.Csr) or 16 * len(rows.data) > width:
         return None
     return np.append(np.unique(rows.indices), width - 1)
 

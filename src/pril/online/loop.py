@@ -37,7 +37,14 @@ from numba import typeof
 
 from pril.core import loop_types as types
 from pril.core.arrays import Array
-from pril.core.loop_types import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
+from pril.core.loop_types import (
+    LARGEST_NUMBER,
+    LATTICE,
+    MAX_DRIFT,
+    MIN_PROBABILITY,
+    N_COMMON,
+    PLACES,
+)
 from pril.online import code_cache
 from pril.online.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
 from pril.online.code_cache import (
@@ -55,7 +62,7 @@ T = TypeVar("T")
 MAX_GROWTH = 2.0**100
 
 
-AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
+ROWS_AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
@@ -145,12 +152,12 @@ def _add_csr(rows, t, alpha, k, weights, before):
 
 
 def _add_gram(rows, t, alpha, k, weights, before):
-    own = rows.slot[t]
-    move(weights.geometry, weights, before, k, own, alpha)
-    if rows.since[own] < 0:
-        rows.since[own] = rows.size[0] + rows.size[1]
+    slot = rows.slot[t]
+    move(weights.geometry, weights, before, k, slot, alpha)
+    if rows.since[slot] < 0:
+        rows.since[slot] = rows.size[0] + rows.size[1]
         rows.size[0] += 1
-    _shift_scores(rows, own, t + 1, alpha, before)
+    _shift_scores(rows, slot, t + 1, alpha, before)
     while rows.size[0] > rows.budget:
         _drop_smallest(rows, t + 1, weights.u[k])
 
@@ -159,12 +166,12 @@ add = on_type({types.Dense: _add_dense, types.Csr: _add_csr, types.Gram: _add_gr
 
 
 @own_function
-def _shift_scores(rows, own, start, alpha, before):
+def _shift_scores(rows, slot, start, alpha, before):
     """Add alpha times a kernel row to the scores of the rows from `start` on."""
     for i in range(start, rows.scores.shape[0]):
-        rows.scores[i] += alpha * rows.values[own, i]
+        rows.scores[i] += alpha * rows.values[slot, i]
     for i in range(start, rows.sums.shape[0]):
-        rows.sums[i] += before * alpha * rows.values[own, i]
+        rows.sums[i] += before * alpha * rows.values[slot, i]
 
 
 @own_function
@@ -534,8 +541,8 @@ def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
-MOST_SEARCHED = 100  # steps of a search that a dozen finish
-DIGITS = 1e-14  # what rounding leaves of a difference, relative to its terms
+MAX_SEARCH_STEPS = 100  # steps of a search that a dozen finish
+SEARCH_ROUNDING = 1e-14  # what rounding leaves of a difference, relative to its terms
 
 
 def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi, now):
@@ -549,7 +556,7 @@ def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi
     most = inf if rule.squared else C
     share = 1.0 / (1.0 + 0.5 / C) if rule.squared else 1.0
     s, low, high = 0.0, -inf, inf
-    for _ in range(MOST_SEARCHED):
+    for _ in range(MAX_SEARCH_STEPS):
         gap, slope, size = s, 1.0, abs(s)
         for i in range(thresholds.n.shape[0]):
             missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
@@ -557,7 +564,7 @@ def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi
                 gap -= z * share * min(missing, most)
                 size += share * min(missing, most)
                 slope += share * squared * (missing < most)
-        if abs(gap) <= DIGITS * size or s - gap / slope == s:
+        if abs(gap) <= SEARCH_ROUNDING * size or s - gap / slope == s:
             break
         low, high = (low, s) if gap > 0.0 else (s, high)
         s -= gap / slope
@@ -638,7 +645,7 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
     for k in range(hi - lo + 2):
         above[k], below[k] = sides(score, cut[np.uintp(lo + k)])
     for k in range(hi - lo + 1):
-        tau[k] = max(LEAST, between(above[k], below[k], above[k + 1], below[k + 1]))
+        tau[k] = max(MIN_PROBABILITY, between(above[k], below[k], above[k + 1], below[k + 1]))
     learn_label(rule, own, lo, hi, K, now, tau, work)
     whole = outside
     a = 0.0
@@ -732,9 +739,9 @@ def note(rule, model, record, i, rows, t, lo, hi, before):
         cut = work.cut
     for k in range(scores.shape[0]):
         scores[k] = work.scores[k] - scores[k] / before if averages else work.scores[k]
-    unit, found = mass(geometry, state.u, n, shift), measured(rule, scores)
-    record.rank[i] = decode(rule, found, cut)
-    record.hinge[i] = 0.0 if hi < lo else hinge(rule, found, cut, lo, hi) / unit
+    unit, said = mass(geometry, state.u, n, shift), measured(rule, scores)
+    record.rank[i] = decode(rule, said, cut)
+    record.hinge[i] = 0.0 if hi < lo else hinge(rule, said, cut, lo, hi) / unit
     for k in range(scores.shape[0]):
         scores[k] /= unit
     if record.cuts.shape[0] > 0:
@@ -759,7 +766,7 @@ def walk(rows, intervals, order, rule, model, extras):
         t = np.intp(i)
         if order.shape[0] > 0:
             t = np.intp(order[i])
-            later = order[min(i + AHEAD, order.shape[0] - 1)]
+            later = order[min(i + ROWS_AHEAD, order.shape[0] - 1)]
             fetch(rows, later)
             prefetch(intervals, 2 * later)
         scores, total = measure(rule, rows, t, weights.w, work.scores)
@@ -894,10 +901,10 @@ def write_predicting(geometry, state, w, cut):
 
 @any_order
 def is_bounded(values):
-    """Tell whether every number is finite and no larger than `MOST`."""
+    """Tell whether every number is finite and no larger than `LARGEST_NUMBER`."""
     bad = 0
     for i in range(values.shape[0]):
-        bad += not abs(values[i]) <= MOST
+        bad += not abs(values[i]) <= LARGEST_NUMBER
     return bad == 0
 
 

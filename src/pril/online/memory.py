@@ -16,7 +16,7 @@ from pril.core import rating
 from pril.core.arrays import Array
 from pril.errors import InputError, shown
 
-LONG = 128  # shorter arrays are not aligned
+MIN_ALIGNED = 128  # shorter arrays are not aligned
 
 
 class Layout(NamedTuple):
@@ -178,12 +178,12 @@ class Memory:
         memory.counts[:], memory.lattice = self.counts, self.lattice
         mine, kept = self.parts(), np.flatnonzero(places >= 0)
         for name, part in memory.parts().items():
-            own = mine[name][: len(part)]
+            old = mine[name][: len(part)]
             if name in ("u", "mean_u"):
-                part[:, kept] = own[:, places[kept]]
-                part[:, -1] = own[:, -1]
+                part[:, kept] = old[:, places[kept]]
+                part[:, -1] = old[:, -1]
             else:
-                part[:] = own
+                part[:] = old
         return memory
 
     def _wide(self) -> Array:
@@ -219,18 +219,18 @@ class Memory:
 
         They are computed when they are asked for, and kept until a round is learned or undone.
         """
-        now, found = (self._version, int(self.counts[0])), self._predicting
-        if found is None or found[0] != now:
+        now, kept = (self._version, int(self.counts[0])), self._predicting
+        if kept is None or kept[0] != now:
             # All numbers at once: another thread may learn a row meanwhile, in place.
             numbers = np.frombuffer(self.numbers.tobytes())
             state = Memory(self.layout, numbers, self.integers).state
-            self._predicting = found = now, rating.predicting(geometry, state)
-        return found[1]
+            self._predicting = kept = now, rating.predicting(geometry, state)
+        return kept[1]
 
 
 def _is_bounded(values: Array) -> bool:
-    """Tell whether every number is finite and no larger than `MOST`."""
-    return bool(values.min() >= -types.MOST and values.max() <= types.MOST)
+    """Tell whether every number is finite and no larger than `LARGEST_NUMBER`."""
+    return bool(values.min() >= -types.LARGEST_NUMBER and values.max() <= types.LARGEST_NUMBER)
 
 
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
@@ -255,7 +255,7 @@ def _aligned_zeros(size: int) -> Array:
 
 
 def _aligned_copy(array: Array) -> Array:
-    if array.size < LONG:
+    if array.size < MIN_ALIGNED:
         return array.copy()
     copy = _aligned_zeros(array.size)
     copy[:] = array

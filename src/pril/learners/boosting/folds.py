@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pril.core.arrays import Array
-from pril.core.rating import FARTHEST, exp_of, odds_of
+from pril.core.rating import MAX_SCORE, exp_of, odds_of
 from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
@@ -161,7 +161,7 @@ class Fold:
         with self.turn:
             self._grow(*self._gradients(odds_of(theta), M, haste))
         sums = (sums_of(np.empty((len(e), 0)), e, rows, theta, M) for e, rows in self._held_out())
-        scores = np.clip(self.scores[self.sample], -FARTHEST, FARTHEST, dtype=np.float64)
+        scores = np.clip(self.scores[self.sample], -MAX_SCORE, MAX_SCORE, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
         return Shown(total(sums, KindSums.plus), scores, weight)
 
