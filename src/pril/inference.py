@@ -1078,7 +1078,7 @@ def _fit_again(
     """Return the maximum for rows, which a model does not keep, and a model that has it."""
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
-    learning.begin(again, batch.rows)
+    learning.keep_parameters(again)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
     with warnings.catch_warnings():

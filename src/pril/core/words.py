@@ -66,13 +66,13 @@ def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
     return "\n".join(rows)
 
 
-def coarsening_of(learner: Any) -> Any:
+def coarsening_of(learner: object) -> Any:
     """Return how classes become ranges, as a learner found it; None if it saw no range.
 
     Printed, it is a sentence.
     """
-    found = getattr(learner, "coarsening_", None)
-    return found if found and found.ranges else None
+    coarsening = getattr(learner, "coarsening_", None)
+    return coarsening if coarsening and coarsening.ranges else None
 
 
 def mistakes_of(learner: Any) -> int | None:
