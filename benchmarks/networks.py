@@ -66,7 +66,7 @@ def loss_alone(which, n, n_classes):
     print(f"| {which} | {took:.3f} | {inputs:.2f} | {gibibytes() - before:.2f} |", flush=True)
 
 
-def make_step(which, n, n_classes=10, width=1024):
+def make_step(which, n, is_compiled, n_classes=10, width=1024):
     """Return a step of a network with two hidden layers on a batch of n rows."""
     body = torch.nn.Sequential(
         torch.nn.Linear(256, width), torch.nn.ReLU(),
@@ -85,24 +85,28 @@ def make_step(which, n, n_classes=10, width=1024):
     y = torch.randint(0, n_classes - 1, (n,), device=DEVICE)
     target = y if which == "cross-entropy" else ranges(y)
 
-    def step():
-        optimizer.zero_grad()
+    def loss():
         out = body(X)
         if which == "cross-entropy":
-            functional.cross_entropy(out, target).backward()
-        else:
-            range_loss(head(out), target, offsets=offsets).backward()
+            return functional.cross_entropy(out, target)
+        return range_loss(head(out), target, offsets=offsets)
+
+    forwards = torch.compile(loss) if is_compiled else loss
+
+    def step():
+        optimizer.zero_grad()
+        forwards().backward()
         optimizer.step()
 
     return step
 
 
-def batches(sizes, repeats=30):
+def batches(sizes, is_compiled, repeats=30):
     """Print the median time of a step by each loss, in turns, and its ratio to cross-entropy."""
     print("| rows in a batch | " + " | ".join(f"{which}, ms" for which in LOSSES) + " | ratios |")
     print("| --- " * (len(LOSSES) + 2) + "|")
     for n in sizes:
-        steps = [make_step(which, n) for which in LOSSES]
+        steps = [make_step(which, n, is_compiled) for which in LOSSES]
         rounds = [[seconds(step) for step in steps] for _ in range(repeats + 5)][5:]  # 5 warm up
         times = [1e3 * statistics.median(column) for column in zip(*rounds, strict=True)]
         ratios = ", ".join(f"{one / times[0]:.2f}" for one in times[1:])
@@ -115,6 +119,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=15_000_000)
     parser.add_argument("--classes", type=int, default=60)
+    parser.add_argument("--compile", action="store_true", help="batches by torch.compile")
     parser.add_argument("--loss", choices=LOSSES, help="of the rows alone, in this process")
     given = parser.parse_args()
     if given.loss:
@@ -122,7 +127,7 @@ if __name__ == "__main__":
     else:
         device = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
         print(f"PyTorch {torch.__version__}, {device}\n")
-        batches((256, 4096, 65536) if DEVICE == "cuda" else (256, 4096))
+        batches((256, 4096, 65536) if DEVICE == "cuda" else (256, 4096), given.compile)
         print(f"\nThe loss alone, {given.rows:,} rows and {given.classes} classes\n")
         print(
             "| loss | seconds | its input, GiB | more at the peak, GiB |\n| --- | --- | --- | --- |"

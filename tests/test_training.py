@@ -20,7 +20,7 @@ from pril.tables.files import TableError
 from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
-from pril.tables.survey import Task
+from pril.tables.survey import CALIBRATE, EVALUATE, LEARN, Task
 from tables import (
     GRADES,
     assert_same_model,
@@ -265,9 +265,9 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     run = start(path, holdout=0.3, shuffle=False)
     fitted, evaluation = run(), run.describe()["holdout"]
     block = pa.RecordBatch.from_pylist(rows)
-    learning = run.task.uses(0, block).learning
+    learning = run.task.uses(0, block) == LEARN
     assert 60 < (~learning).sum() < 120
-    each = [run.task.uses(k, block.slice(k, 1)).learning for k in range(300)]
+    each = [run.task.uses(k, block.slice(k, 1)) == LEARN for k in range(300)]
     assert (np.concatenate(each) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
@@ -323,9 +323,8 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
     options = {"coverage": 0.8, "guarantee": guarantee, "model": "ordered-logit"}
     run = start(path, shuffle=False, **options)
     fitted = run()
-    learning, held_out = run.task.uses(0, pa.RecordBatch.from_pylist(rows))
-    assert not (learning & held_out).any()
-    calibration = ~(learning | held_out)
+    uses = run.task.uses(0, pa.RecordBatch.from_pylist(rows))
+    learning, held_out, calibration = (uses == use for use in (LEARN, EVALUATE, CALIBRATE))
     assert abs(held_out.mean() - 0.2) < 0.05
     assert abs(calibration.mean() - 0.16) < 0.05
     X, y = features_and_labels(rows)
@@ -356,7 +355,7 @@ def test_ranges_by_class_are_those_of_the_rows_kept_apart(tmp_path, small_blocks
     options = {"coverage": 0.5, "guarantee": guarantee, "by": "class", "model": "ordered-logit"}
     run = start(write(tmp_path / "t.csv", rows), shuffle=False, **options)
     fitted = run()
-    calibration = ~np.logical_or(*run.task.uses(0, pa.RecordBatch.from_pylist(rows)))
+    calibration = run.task.uses(0, pa.RecordBatch.from_pylist(rows)) == CALIBRATE
     X, y = features_and_labels(rows)
     twin = pril.PredictionRanges(fitted.estimator_, coverage=0.5, guarantee=guarantee, by="class")
     twin.fit(X[calibration], y[calibration])

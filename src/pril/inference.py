@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -239,8 +240,7 @@ class _Fitted:
         problem, d = self.fit.problem, self.fit.problem.d
         frame = problem.frame._replace(scale=np.zeros(d))
         null = replace(problem, frame=frame, priors=replace(problem.priors, ridge=np.ones(d)))
-        start = np.concatenate([np.zeros(d), self.fit.maximum.x[d:]])
-        return replace(self.fit, problem=null, maximum=null.fit(Maximum(start), MOST_STEPS)).loglik
+        return replace(self.fit, problem=null, maximum=null.fit_all(MOST_STEPS)[0]).loglik
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -618,7 +618,8 @@ class Inference:
         """Test whether the weights are the same at each threshold, as the model assumes.
 
         It is a score test: how far the derivatives of the likelihood by weights of each threshold
-        are from zero, beside their spread over groups or rows if errors are robust. Labels are
+        are from zero, beside what is expected, or their spread over groups or rows if errors are
+        robust. Labels are
         exact, or ranges at random. A model that has learned how classes become ranges is refused:
         this can hide or feign a weight that changes.
 
@@ -628,7 +629,11 @@ class Inference:
             A test of all features, and one of each. A small p speaks against the assumption.
         """
         fitted = self._needed("proportional_odds()")
-        problem, n_cuts = fitted.fit.problem, fitted.fit.scale.kinds.n_classes - 1
+        problem = fitted.fit.problem
+        theta = problem.split(fitted.fit.maximum.x)[2]
+        # Thresholds of a class that has vanished are one.
+        place = np.cumsum(np.append(0, ~vanished(theta, fitted.rows.n_rows)))
+        n_cuts = int(place[-1]) + 1
         if problem.mechanism.name != "random" or isinstance(problem.mechanism, Free):
             raise InputError(
                 "proportional odds cannot be tested where the mechanism of ranges is learned: take "
@@ -648,9 +653,11 @@ class Inference:
                 f"{n_cuts * width:,} weights and thresholds are too many for a test of "
                 f"proportional odds: the limit is {MOST_GENERAL:,}; take fewer features"
             )
-        general = _general(fitted, n_cuts, free)
+        general = _general(fitted, len(theta), free)
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        own = np.eye(n_cuts * width).reshape(n_cuts, width, -1)
+        own = np.zeros((n_cuts, width, len(theta), width))
+        own[place, :, np.arange(len(theta))] = np.eye(width)
+        own = own.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
         tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
@@ -658,7 +665,7 @@ class Inference:
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
         tests = {name: tests[name] for name in names if name in tests}
-        return ProportionalOdds(_score_test(*general, shared, np.eye(n_cuts * width)), tests)
+        return ProportionalOdds(_score_test(*general, shared, np.vstack(own).T), tests)
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
         estimate, error, lower, upper = numbers
@@ -727,10 +734,14 @@ def _frame_of_all(rows: InMemory) -> Frame:
 def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, Array | None]:
     """Return the derivatives of a model with weights of its own at each threshold.
 
-    They are the gradient, the information, and the squares of what groups add; None if not robust.
+    They are the gradient, the expected information, and the squares of what groups add; None if not
+    robust. The information that is observed would be far off where a class has few rows.
     """
-    rows, width = fitted.rows, len(free) + 1
-    point, frame = fitted.fit.problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    rows, width, problem = fitted.rows, len(free) + 1, fitted.fit.problem
+    point, frame = problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    ends, chances = problem.mechanism.kinds.ends, problem.mechanism.frequencies(rows.weights)[0]
+    chances = np.where(rows.weights > 0.0, np.exp(chances), 0.0)  # of labels, given their classes
+    cuts = np.concatenate([[-np.inf], point.theta, [np.inf]])
     information = np.zeros((n_cuts + 2, width, n_cuts + 2, width))
     code = np.arange(len(rows.kind)) if fitted.groups is None else fitted.groups
     n_groups = int(code.max()) + 1
@@ -743,14 +754,16 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
         start += block.n_rows
         for terms in point.terms(scores, block.kind):
             own, weight = cells[terms.rows], block.weight[terms.rows]
-            for a, (cut, by) in enumerate(zip(terms.cuts, terms.by_cut, strict=True)):
+            for cut, by in zip(terms.cuts, terms.by_cut, strict=True):
                 np.add.at(added, (place[terms.rows], cut), own * (weight * by)[:, np.newaxis])
-                for b, (other, more) in enumerate(zip(terms.cuts, terms.by_cut, strict=True)):
-                    curve = weight * (by * more - (terms.second[a] if a == b else 0.0))
-                    for low, high in np.unique(np.stack([cut, other]), axis=1).T:
-                        some = (cut == low) & (other == high)
-                        part = own[some]
-                        information[low, :, high] += (part * curve[some, np.newaxis]).T @ part
+        below, above, density, _ = problem.link.sides(cuts[:, np.newaxis] - scores)
+        for (low, high), chance in zip(ends + [0, 1], chances, strict=True):
+            P = np.where(below[low] > 0.5, above[low] - above[high], below[high] - below[low])
+            each = chance * block.weight / np.maximum(P, TINY)
+            slopes = [(low, -density[low]), (high, density[high])]
+            for (one, by), (other, more) in product(slopes, slopes):
+                curve = (each * by * more)[:, np.newaxis]
+                information[one, :, other] += (cells * curve).T @ cells
     n = n_cuts * width
     by_group: Array = added[:, 1:-1].reshape(len(added), n)
     squares = None
@@ -1204,14 +1217,17 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
         )
     kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
     is_empty = without_rows(kinds, known["by_kind"])
+    place = Scale.of(kinds, known["by_kind"]).place
     has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
+    if known["mechanism"] == "random":
+        has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)
     for said, some in (
         ("classes without rows", is_empty),
         ("classes that no row is likely to have", has_no_room & ~is_empty),
     ):
         if some.any():
             found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
-    apart = Scale.of(kinds, known["by_kind"]).place[1:-1] < 0
+    apart = place[1:-1] < 0
     if apart.any() and known["mechanism"] == "random":
         classes = ", ".join(map(str, learner.order_[:-1][apart]))
         who = "only a prior says" if known["has_prior"] else "labels do not say"

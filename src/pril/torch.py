@@ -8,7 +8,7 @@ row and no others: given thresholds, memory does not grow with the number of cla
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from pril.core.coarsening import MOST_STEPS, OFFSETS
 from pril.errors import InputError, InputTypeError, MissingExtraError, RowError
@@ -155,26 +155,29 @@ def range_loss(
     >>> range_loss(logits, torch.tensor([[0, 1], [2, -1]]), reduction="none")
     tensor([0.3133, 2.1269])
     """
-    K, lo, hi, labelled = _read(scores, target, thresholds)
     if reduction not in ("none", "mean", "sum"):
         raise InputError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    cuts = _with_ends(_in_full(scores if thresholds is None else thresholds))
-    f = 0.0 if thresholds is None else _in_full(_column(scores))[:, 0]
-    log = _log_between(cuts, f, lo, hi + 1)
+    K, lo, hi, labelled = _read(scores, target, thresholds)
+    cuts = _in_full(scores if thresholds is None else thresholds)
+    f = None if thresholds is None else _in_full(_column(scores))
+    log = _log_between(cuts, f, lo, hi)
     if offsets is not None:
         more = hi - lo - 1
         given = offsets.chances(K).to(log.dtype)[more.clamp(0, WIDEST - 2), lo]
         classes = [(lo + j).clamp(max=K - 1) for j in range(WIDEST)]
-        parts = torch.stack([_log_between(cuts, f, y, y + 1) for y in classes], dim=1)
+        parts = torch.stack([_log_between(cuts, f, y, y) for y in classes], dim=1)
         parts = parts + torch.where(given > 0, given, 1.0).log()
         parts = parts.masked_fill(given == 0, -torch.inf)
-        log = torch.where((more >= 0) & (more < WIDEST - 1), parts.logsumexp(1), log)
-    share = labelled.to(log.dtype) * (1.0 if weight is None else _checked(weight, len(log)))
-    loss = -log * share
+        narrow = labelled & (more >= 0) & (more < WIDEST - 1)
+        log = torch.where(narrow, parts.logsumexp(1), log)
+    # The logarithm of a row without a label is 0.
+    loss = -log if weight is None else -log * _checked(weight, len(log))
     if reduction == "none":
         return loss
-    whole = share.sum()
-    return loss.sum() / torch.where(whole > 0, whole, 1.0) if reduction == "mean" else loss.sum()
+    if reduction == "sum":
+        return loss.sum()
+    whole = labelled.sum() if weight is None else (labelled * weight).sum()
+    return loss.sum() / (whole + (whole == 0))
 
 
 class RangeLoss(nn.Module):
@@ -235,25 +238,40 @@ def _in_full(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
-def _with_ends(cuts: Tensor) -> Tensor:
-    """Return cuts between two infinite ones: cut k is below class k."""
-    ends = torch.full_like(cuts[..., :1], torch.inf)
-    return torch.cat([-ends, cuts, ends], dim=-1)
+class _LogDifference(torch.autograd.Function):
+    """log(sigmoid(b) - sigmoid(a)) in few steps: on a graphics card each one has to be started."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        # Where both are equal, the chance is tiny.
+        gap = (b - a).clamp(min=torch.finfo(b.dtype).tiny)
+        ctx.save_for_backward(a, b, gap)
+        tails = functional.logsigmoid(b) + functional.logsigmoid(-a)
+        return tails + torch.log(-torch.expm1(-gap))
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
+        a, b, gap = ctx.saved_tensors
+        apart = 1.0 / torch.expm1(gap)
+        return -slope * (torch.sigmoid(a) + apart), slope * (torch.sigmoid(-b) + apart)
 
 
-def _log_between(cuts: Tensor, f: Tensor | float, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return log P of the classes between two cuts of each row."""
-    ends = torch.stack([lower, upper], dim=1)
-    a, b = (cuts[ends] if cuts.ndim == 1 else cuts.gather(1, ends)).unbind(1)
-    _refuse_row("scores", a > b, "its logits do not ascend with the classes")
-    gap = (a - b).clamp(max=-torch.finfo(cuts.dtype).tiny)  # equal cuts: a chance that is tiny
-    tails = functional.logsigmoid(b - f) + functional.logsigmoid(f - a)
-    return tails + torch.log(-torch.expm1(gap))
+def _log_between(cuts: Tensor, f: Tensor | None, lo: Tensor, hi: Tensor) -> Tensor:
+    """Return log P(lo <= y <= hi); `cuts` are thresholds with scores f, or logits."""
+    last = cuts.shape[-1] - 1
+    places = torch.stack([lo - 1, hi], dim=1).clamp(0, last)
+    logits = cuts.gather(1, places) if f is None else cuts[places] - f
+    a = logits[:, 0].masked_fill(lo == 0, -torch.inf)
+    b = logits[:, 1].masked_fill(hi > last, torch.inf)
+    if a.device.type == "cpu":  # a graphics card would have to wait
+        _refuse_row("scores", a > b, "its logits do not ascend with the classes")
+    log: Tensor = _LogDifference.apply(a, b)
+    return log
 
 
 def _refuse_row(name: str, wrong: Tensor, reason: str, values: Tensor | None = None) -> None:
-    """Raise an error that names the first wrong row; a graphics card would have to wait for it."""
-    if wrong.device.type == "cpu" and bool(wrong.any()):
+    """Raise an error that names the first wrong row."""
+    if bool(wrong.any()):
         row = int(wrong.int().argmax())
         value = "" if values is None else f"{values[row].tolist()} "
         raise RowError(name, row, value + reason)
@@ -263,8 +281,9 @@ def _checked(weight: Tensor, n: int) -> Tensor:
     """Return weights; refuse what would be multiplied with other rows."""
     if weight.shape != (n,):
         raise InputError(f"weight must have shape ({n},), got {weight.shape}")
-    usable = (weight >= 0) & weight.isfinite()
-    _refuse_row("weight", ~usable, "is no weight of a row", weight)
+    if weight.device.type == "cpu":
+        usable = (weight >= 0) & weight.isfinite()
+        _refuse_row("weight", ~usable, "is no weight of a row", weight)
     return weight
 
 
@@ -286,8 +305,9 @@ def _read(
         raise InputTypeError(f"target must hold ranks as integers, got {target.dtype}")
     ends = target.long() if target.ndim == 2 else target.long()[:, None]
     lo, hi = ends[:, 0], ends[:, -1]
-    labelled = (lo >= 0) | (hi >= 0)
+    labelled = ends.amax(dim=1) >= 0
     lo, hi = lo.clamp(min=0), torch.where(hi < 0, K - 1, hi)
-    reason = f"is no range of the ranks 0 to {K - 1}"
-    _refuse_row("target", (lo > hi) | (hi >= K), reason, target)
+    if target.device.type == "cpu":
+        reason = f"is no range of the ranks 0 to {K - 1}"
+        _refuse_row("target", (lo > hi) | (hi >= K), reason, target)
     return K, lo, hi, labelled

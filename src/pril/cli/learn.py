@@ -112,7 +112,7 @@ def _cluster_run(
     stack: ExitStack,
 ) -> Run:
     from pril.dask.client import connected
-    from pril.tables.cluster import cluster_run
+    from pril.tables.cluster import ClusterRun
 
     if cluster is not None and workers is not None:
         raise InputError("--cluster and --workers: choose one")
@@ -126,7 +126,7 @@ def _cluster_run(
             "another model"
         )
     client = stack.enter_context(connected(cluster, workers))
-    return cluster_run(table, task, client, printer.shows_progress and sys.stdout.isatty())
+    return ClusterRun(table, task, client, printer.shows_progress and sys.stdout.isatty())
 
 
 def _lines(report: dict[str, Any], output: Path) -> list[str]:

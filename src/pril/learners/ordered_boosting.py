@@ -478,9 +478,7 @@ def learn(
     weight = weight / weight.mean()
     rng = check_random_state(model.random_state)
     with Threads(n_threads(model.n_jobs)) as threads:
-        plan, beginning = cross_fitting.make_plan(
-            model, features, intervals, weight, groups, rng, threads
-        )
+        plan, beginning = cross_fitting.make_plan(model, features, intervals, weight, groups, rng)
         del intervals, weight, counts, groups  # frees memory
         cross_fitting.warn_of_ends(beginning.known)
         home = home or threads

@@ -164,7 +164,7 @@ class Problem:
         point = self.point(x)
         sums = self.rows.add_up(point.sums, KindSums.plus, "taking a step")
         table = self.mechanism.table(self.split(x)[1])
-        return assembled(sums, self.mechanism.cells, table, self.d)
+        return assembled(sums, self.mechanism.cells, table)
 
     def look_at(self, x: Array) -> Sums | None:
         """Return the log posterior; None if thresholds are out of order."""

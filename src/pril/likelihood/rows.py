@@ -81,27 +81,24 @@ class Block(NamedTuple):
         counts = self.weight > 0.0
         return self if counts.all() else self.take(np.flatnonzero(counts))
 
+    @with_one_blas_thread
     def digests(self, moments: Moments) -> Array:
         """Return a number for each row that depends on its standardised features alone.
 
         They are rounded, so that it is the same in another unit.
         """
-        X, mean = self.X, moments.mean
-        steps = np.divide(DIGEST_STEPS, moments.spread, out=0.0 * mean, where=moments.spread > 0.0)
-        factors = np.random.default_rng(0).integers(0, 1 << 63, len(mean) + 2, dtype=np.uint64)
-        last, own, *_ = factors = 2 * factors + np.uint64(1)
-        digests = np.zeros(self.n_rows, dtype=np.uint64)
-        if issparse(X):
-            zeros = _whole((0.0 - mean) * steps)
-            data = _whole((X.data - mean[X.indices]) * steps[X.indices]) - zeros[X.indices]
-            digests += csr_array((data, X.indices, X.indptr), X.shape) @ factors[2:]
-            digests += zeros @ factors[2:]
-        else:
-            for column, centre, step, factor in zip(X.T, mean, steps, factors[2:], strict=True):
-                digests += _whole(np.subtract(column, centre, dtype=np.float64) * step) * factor
-        if self.offset is not None:
-            digests += _whole(self.offset * DIGEST_STEPS) * own
-        return (digests ^ (digests >> np.uint64(29))) * last
+        d, rng, spread = len(moments.mean), np.random.default_rng(0), moments.spread
+        scale = np.divide(1.0, spread, out=np.zeros(d), where=spread > 0.0)
+        Z, digests = Frame(moments.mean, scale).view(self.X), np.zeros(self.n_rows, dtype=np.uint64)
+        factors = 2 * rng.integers(0, 1 << 63, 2, dtype=np.uint64) + np.uint64(1)
+        directions = rng.normal(size=(d + 1, 2)).T  # of the offset, then of each feature
+        for factor, direction in zip(factors, directions, strict=True):
+            scores = Z.dot(direction[1:])
+            if self.offset is not None:
+                scores = scores + self.offset * direction[0]
+            whole = np.rint(np.clip(scores * DIGEST_STEPS, -(2.0**62), 2.0**62)).astype(np.int64)
+            digests = (digests ^ (digests >> np.uint64(29)) ^ whole.view(np.uint64)) * factor
+        return digests
 
 
 class Lowest(NamedTuple):
@@ -137,12 +134,6 @@ class Lowest(NamedTuple):
     def take(self, some: slice) -> Lowest:
         """Return some of them."""
         return Lowest(self.rows.take(some), self.digests[some])
-
-
-def _whole(numbers: Array) -> Array:
-    """Return the nearest whole numbers, modulo 2**64."""
-    most = 2.0**62
-    return np.rint(np.clip(numbers, -most, most)).astype(np.int64).view(np.uint64)
 
 
 def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:
@@ -199,8 +190,8 @@ class Moments(NamedTuple):
                 mean, parts = share @ X, (X.indices, X.indptr)
                 zeros = 1.0 - share @ csr_array((np.ones(len(X.data)), *parts), X.shape)
                 zeros[np.bincount(X.indices, minlength=len(mean)) == block.n_rows] = 0.0
-                mean += share @ csr_array((X.data - mean[X.indices], *parts), X.shape)
-                mean -= zeros * mean
+                apart = csr_array((X.data - mean[X.indices], *parts), X.shape)
+                mean += share @ apart - zeros * mean
                 apart = csr_array(((X.data - mean[X.indices]) ** 2, *parts), X.shape)
                 squares = weight @ apart + whole * zeros * mean**2
             else:

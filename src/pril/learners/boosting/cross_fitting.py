@@ -16,24 +16,26 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.errors import InputError
 from pril.learners.boosting import held_out
-from pril.learners.boosting.compiled import Forest, Rows
+from pril.learners.boosting.compiled import Forest, LabelledRows
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
-from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, parameters_of
+from pril.learners.boosting.folds import Fold, Home, Plan, Source, parameters_of
 from pril.learners.boosting.forest_engine import BoostedTrees, background_size, read_trees
-from pril.learners.boosting.held_out import Chosen
+from pril.learners.boosting.held_out import Known
 from pril.learners.boosting.starts import Start, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
 from pril.likelihood.fitting import Settings
+from pril.likelihood.mechanisms import Random
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
+MIX_ALPHA = 0.03  # the penalty of weights of starts
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
-# After so many rounds, boosters that still improve are half as careful: the learning rate is twice
-# the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
-HALF_AS_CAREFUL = 50
+# After so many rounds, boosters that still improve are bolder: the learning rate is twice the first
+# one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
+ROUNDS_TO_DOUBLE_RATE = 50
 # With many rows, trees are sure enough of themselves to begin with a higher learning rate.
-HASTY_ROWS, FIRST_HASTE = 100_000, 1.5
+BOLD_ROWS, FIRST_BOLDNESS = 100_000, 1.5
 
 
 class Rounds:
@@ -96,7 +98,7 @@ class Beginning(NamedTuple):
     """What is known before the first tree, beside the plan of the folds."""
 
     n_rows: int
-    known: Chosen
+    known: Known
     weights: Array  # (kinds,), of the labels
     arrays: dict[str, Array]  # of the forest
     centre: float  # of the thresholds
@@ -108,7 +110,7 @@ class Grown(NamedTuple):
     """Trees, and what was known when the last of them had grown."""
 
     rounds: Rounds
-    known: Chosen
+    known: Known
     trees: list[list[str]]  # of each fold, in LightGBM's text
 
 
@@ -162,7 +164,6 @@ def make_plan(
     weight: Array,
     groups: Array | None,
     rng: Any,
-    threads: Threads,
 ) -> tuple[Plan, Beginning]:
     """Learn from a sample of the rows what folds begin with.
 
@@ -171,40 +172,37 @@ def make_plan(
     """
     n_classes, n = len(model.order_), source.n_rows
     signs = find_constraints(model.monotonic_cst, model)
-    kinds, group = Kinds.of(intervals, n_classes)
+    kinds, kind = Kinds.of(intervals, n_classes)
     order = rng.permutation(n)
     n_folds, fold = split(groups, model.n_folds, order)
-    alike = np.full(len(kinds.ends), -1)
-    rows = Rows(kinds.ends, alike, group.astype(np.int32), weight.astype(np.float32), fold)
+    rows = LabelledRows(kind.astype(np.int32), weight.astype(np.float32), fold)
     order, is_whole = order[:MOST_SAMPLED], n <= MOST_SAMPLED
     some = np.sort(order)
     sample, order = source.take(some), np.searchsorted(some, order)
-    there = rows if is_whole else Rows(kinds.ends, alike, *(part[some] for part in rows[2:]))
+    there = rows if is_whole else LabelledRows(*(part[some] for part in rows))
 
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
     view = View.of(X, categorical, signs, order, n_folds)
-    asked = Settings(held_out.MIX_ALPHA, float(model.trust), model.coarsening)
-    learn, every = partial(learn_starts, view, kinds=kinds, n_folds=n_folds), np.arange(len(some))
+    asked = Settings(MIX_ALPHA, float(model.trust), model.coarsening)
+    learn, every = partial(learn_starts, view, there, n_folds), np.arange(len(some))
 
-    def mixed_by(starts: list[Start], known: Chosen | None) -> tuple[Array, Chosen]:
+    def mixed_by(starts: list[Start], known: Known | None) -> tuple[Array, Known]:
         scores = np.column_stack([start.scores[there.fold, every] for start in starts])
         weight = there.weight.astype(np.float64)
-        return held_out.mix(scores.astype(np.float64), there.group, weight, kinds, asked, known)
+        return held_out.mix(scores.astype(np.float64), there.kind, weight, kinds, asked, known)
 
-    starts, learned = learn(rows=there, M=np.empty(0), begun=[])
+    starts, learned = learn(Random(kinds).cells, np.empty(0), [])
     mix, known = mixed_by(starts, None)
     if not known.is_random:
-        assumed = known.without_direction()
-        there = there._replace(first=known.first)
-        starts, learned = learn(rows=there, M=assumed.chances, begun=learned)
+        starts, learned = learn(known.mechanism.cells, known.without_direction().chances, learned)
         mix, known = mixed_by(starts, known)
     if view.mapped is not None and n_folds > 2 and mix[1] > 0.0:
         cross(view.mapped, there.fold, starts[1], learned[1])
     mixed, arrays, centre = mix_models(view, starts, mix)
     arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
     plan = Plan(
-        rows=rows._replace(first=known.first),
+        rows=rows,
         parameters=parameters_of(model, signs),
         bins=bins,
         sample=bins.codes(sample),
@@ -218,7 +216,7 @@ def make_plan(
     beginning = Beginning(
         n_rows=n,
         known=known,
-        weights=np.bincount(group, rows.weight, len(kinds.ends)),
+        weights=np.bincount(kind, rows.weight, len(kinds.ends)),
         arrays=arrays,
         centre=centre,
         bins=bins,
@@ -260,17 +258,14 @@ def mix_models(
 def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watch | None) -> Grown:
     """Grow trees until no round is better; keep those of the best round, and what it knew."""
     rounds, known, weights = Rounds(most, patience), beginning.known, beginning.weights
-    kept, first = known, FIRST_HASTE if beginning.n_rows >= HASTY_ROWS else 1.0
+    kept, first = known, FIRST_BOLDNESS if beginning.n_rows >= BOLD_ROWS else 1.0
 
     constant = float(known.mechanism.frequencies(weights)[0] @ weights)
 
-    def look(theta: Array, M: Array) -> float:
-        return sum(home.each(Fold.look, theta, M))
-
     while not rounds.are_over:
-        haste = first * (1.0 + len(rounds) / HALF_AS_CAREFUL)
-        shown = home.each(Fold.learn, known.theta, known.chances, haste)
-        loglik, known = held_out.improved(known, weights, shown, look)
+        boldness = first * (1.0 + len(rounds) / ROUNDS_TO_DOUBLE_RATE)
+        shown = home.each(Fold.learn, known.labels, boldness)
+        loglik, known = held_out.improved(known, weights, shown, partial(home.each, Fold.look))
         if rounds.add(-(loglik + constant) / weights.sum()):
             kept = known
         if watch:
@@ -303,7 +298,7 @@ def warn_of_rounds(rounds: Rounds) -> None:
         )
 
 
-def warn_of_ends(known: Chosen) -> None:
+def warn_of_ends(known: Known) -> None:
     """Warn if nothing tells the classes at both ends from their neighbours."""
     kinds = known.mechanism.kinds
     if known.mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():

@@ -8,19 +8,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from functools import reduce
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pril.core.arrays import Array
-from pril.core.rating import FARTHEST, exp_of, odds_of
+from pril.core.rating import FARTHEST, exp_of
 from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
+from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.learners.boosting.features import MOST_BINS, Bins
-from pril.learners.boosting.held_out import Shown, loglik_of, sums_of
-from pril.likelihood.rows import total
+from pril.learners.boosting.held_out import Shown, kind_sums
 from pril.likelihood.sums import KindSums
 
 T = TypeVar("T")
@@ -138,16 +139,19 @@ class Fold:
     def __init__(
         self,
         number: int,
-        rows: compiled.Rows,
+        rows: LabelledRows,
         data: Any,
         parameters: dict[str, Any],
         scores: Array,
         sample: Array,
         turn: Turn,
     ) -> None:
-        self.number, self.rows, self.scores = number, rows, scores
+        self.number, self.rows, self.scores = number, LabelledRows(*map(frozen, rows)), scores
         self.data, self.parameters, self.turn = data, parameters, turn
-        self.held_out = np.flatnonzero(rows.fold == number).astype(np.int32)
+        inside = np.flatnonzero(rows.fold == number).astype(np.int32)
+        cuts = [inside[batch] for batch in batches(max(len(inside), 1), BATCH)]
+        # The rows inside, in batches, with the kinds and the weights of their labels.
+        self.held_out = [(some, rows.kind[some], rows.weight[some]) for some in cuts]
         self.sample = sample[rows.fold[sample] == number]
         # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
         self.is_kept = len(scores) <= MOST_KEPT
@@ -156,37 +160,33 @@ class Fold:
         self.texts: list[str] = []  # of each tree, of those that have no booster any more
         self.n_trees: list[int] = []  # after each round: one that finds no split may add none
 
-    def learn(self, theta: Array, M: Array, haste: float) -> Shown:
+    def learn(self, labels: Labels, boldness: float) -> Shown:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
-            self._grow(*self._gradients(odds_of(theta), M, haste))
-        sums = (sums_of(np.empty((len(e), 0)), e, rows, theta, M) for e, rows in self._held_out())
+            self._grow(*self._gradients(Labels(*map(frozen, labels)), boldness))
         scores = np.clip(self.scores[self.sample], -FARTHEST, FARTHEST, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
-        return Shown(total(sums, KindSums.plus), scores, weight)
+        return Shown(self.look(labels), scores, weight)
 
-    def look(self, theta: Array, M: Array) -> float:
-        """Return the log-likelihood of the rows inside with other thresholds and chances."""
-        return sum(loglik_of(e, rows, theta, M) for e, rows in self._held_out())
-
-    def _held_out(self) -> Iterator[tuple[Array, compiled.Rows]]:
-        """Return exp(score) of the rows inside, in batches, and what is known of them."""
-        ends, first, group, weight, fold = self.rows
-        for batch in batches(max(len(self.held_out), 1), BATCH):
-            some = self.held_out[batch]
-            known = compiled.Rows(ends, first, group[some], weight[some], fold[some])
-            yield exp_of(self.scores[some]), known
+    def look(self, labels: Labels) -> KindSums:
+        """Return what the rows inside say, with other thresholds and chances."""
+        labels = Labels(*map(frozen, labels))
+        parts = (
+            kind_sums(exp_of(self.scores[some]), kind, weight, labels)
+            for some, kind, weight in self.held_out
+        )
+        return reduce(KindSums.plus, parts)
 
     def trees(self, n_rounds: int) -> list[str]:
         """Return LightGBM's text of the trees of the first rounds."""
         return self._all_texts()[: max(self.n_trees[:n_rounds], default=0)]
 
-    def _gradients(self, odds: Array, M: Array, haste: float) -> Array:
+    def _gradients(self, labels: Labels, boldness: float) -> Array:
         gradients = np.empty((2, len(self.scores)), dtype=np.float32)
         for batch in batches(len(self.scores), BATCH):
             e = exp_of(self.scores[batch])
             compiled.fill_gradients(
-                e, batch.start, self.number, odds, M, self.rows, haste, *gradients
+                e, batch.start, self.number, self.rows, labels, boldness, *gradients
             )
         return gradients
 
@@ -227,7 +227,7 @@ class Encoded(NamedTuple):
 class Plan(NamedTuple):
     """What folds begin with."""
 
-    rows: compiled.Rows
+    rows: LabelledRows
     parameters: dict[str, Any]  # LightGBM's
     bins: Bins
     sample: Array  # the codes of a sample of the rows
