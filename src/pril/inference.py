@@ -655,9 +655,9 @@ class Inference:
             )
         general = _general(fitted, len(theta), free)
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        own = np.zeros((n_cuts, width, len(theta), width))
-        own[place, :, np.arange(len(theta))] = np.eye(width)
-        own = own.reshape(n_cuts, width, -1)
+        blocks = np.zeros((n_cuts, width, len(theta), width))
+        blocks[place, :, np.arange(len(theta))] = np.eye(width)
+        own = blocks.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
         tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
@@ -665,7 +665,8 @@ class Inference:
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
         tests = {name: tests[name] for name in names if name in tests}
-        return ProportionalOdds(_score_test(*general, shared, np.vstack(own).T), tests)
+        every = blocks.reshape(n_cuts * width, -1).T
+        return ProportionalOdds(_score_test(*general, shared, every), tests)
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
         estimate, error, lower, upper = numbers

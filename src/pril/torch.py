@@ -72,7 +72,9 @@ class CumulativeLogits(nn.Module):
 
     def probabilities(self, score: Tensor) -> Tensor:
         """Return the probability of each class, lowest first."""
-        return torch.sigmoid(_with_ends(self(score))).diff(dim=1)
+        logits = self(score)
+        ends = torch.full_like(logits[:, :1], torch.inf)
+        return torch.sigmoid(torch.cat([-ends, logits, ends], dim=1)).diff(dim=1)
 
 
 class OffsetShares(nn.Module):

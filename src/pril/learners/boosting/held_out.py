@@ -139,7 +139,8 @@ def improved(
         point = Point(LOGIT, frame, np.empty(0), at.theta, cells, at.chances)
         return priors.at(point, at.phi, mechanism)
 
-    sums = reduce(KindSums.plus, [fold.sums for fold in shown])
+    no_features = np.zeros((0, cells.kinds.n_classes + 1 + len(known.chances)))
+    sums = reduce(KindSums.plus, [fold.sums for fold in shown])._replace(by_w_local=no_features)
     here = assembled(sums, cells, mechanism.table(known.phi)).plus(prior(known))
     x, damping = np.concatenate([known.phi, known.theta]), known.damping
     step, _ = newton_step(here, x, damping)
