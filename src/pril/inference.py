@@ -21,7 +21,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
 from pril.core.rows import batches
-from pril.core.words import aligned
+from pril.core.words import aligned, html_table
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels.resampling import check_level, read_groups
 from pril.labels.scale import read_numbers
@@ -455,6 +455,9 @@ class Inference:
         return "\n".join([aligned(self.cells()), *self.notes])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.cells(), self.notes)
 
     # --- What follows from them ---
 

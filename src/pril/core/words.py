@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
+from html import escape
 from itertools import pairwise, zip_longest
 from typing import Any
 
@@ -50,6 +52,17 @@ def some_of(names: list[str], most: int = 12) -> str:
     """Return names separated by commas; a long list is shortened."""
     more = [f"and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more])
+
+
+def html_table(lines: list[list[str]], notes: Iterable[str] = ()) -> str:
+    """Return a table of texts, the first line its head, with sentences below, for notebooks."""
+    head, *body = (
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
+        for tag, line in zip(["th", *["td"] * len(lines)], lines, strict=False)
+    )
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
 
 
 def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
