@@ -6,7 +6,7 @@ OTHER_PYTHONS ?= python3.12 python3.13 python3.14
 # Tests start many processes: without it, each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test pytest test-slow attack test-oldest docs lint bench dist format clean
+.PHONY: demo test pytest test-slow test-torch attack test-oldest docs lint bench dist format clean
 
 demo: .venv-demo/installed
 	.venv-demo/bin/python examples/demo.py
@@ -22,6 +22,12 @@ pytest: .venv/installed
 test-slow: .venv/installed
 	$(BIN)/pytest -n auto --dist worksteal -m slow
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_loop.py
+
+# Networks, and kernels on a GPU if there is one. PyTorch is large, so it is not in .venv.
+TORCH ?= torch
+test-torch: .venv/installed
+	$(BIN)/python -m pip install --quiet --upgrade --target output/torch $(TORCH)
+	PYTHONPATH=output/torch $(BIN)/pytest tests/test_torch.py tests/test_fused.py
 
 # Kills, damage and odd files, in at most ten minutes; PRIL_ATTACK=0.1 runs a tenth of the cases.
 attack: .venv/installed
@@ -43,6 +49,11 @@ docs: .venv/installed
 docs/survey.png: .venv/installed examples/plot_survey.py
 	MPLBACKEND=agg $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
 	  runpy.run_path('examples/plot_survey.py'); plt.savefig('docs/survey.png', dpi=100)"
+
+# The picture of the network, with the PyTorch of `make test-torch`.
+docs/_static/network_digits.png: examples/network_digits.py
+	MPLBACKEND=agg PYTHONPATH=output/torch $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
+	  runpy.run_path('examples/network_digits.py'); plt.savefig('docs/_static/network_digits.png', dpi=100)"
 
 lint: .venv/installed
 	$(BIN)/ruff check .
