@@ -61,12 +61,6 @@ class ClusterLost(RuntimeError):  # noqa: N818
     See Also
     --------
     fit : Raises it; the estimator passed to it is unchanged.
-
-    Examples
-    --------
-    >>> import pril.dask
-    >>> issubclass(pril.dask.ClusterLost, RuntimeError)
-    True
     """
 
 
