@@ -354,10 +354,10 @@ class ContentReader:
         if node.learned is None and described.learned:
             return estimator
         learned = self._fields(node.learned, described.learned, f"{at}.learned")
-        known = {name: part for name, part in learned.items() if part is not None}
+        present = {name: part for name, part in learned.items() if part is not None}
         with _naming(at):
-            if known:
-                estimator.__setstate__({**vars(estimator), **known})
+            if present:
+                estimator.__setstate__({**vars(estimator), **present})
             described.check(estimator, f"{at}.learned")
         return estimator
 
@@ -365,12 +365,12 @@ class ContentReader:
         keys = {name: name.strip("_") for name in kinds}
         if plain is None or set(plain) != set(keys.values()):
             raise wrong(at, f"an object with the keys {', '.join(keys.values())}", plain)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         sizes: dict[str, int] = {}
         for name, key in keys.items():
-            found[name] = self.value(plain[key], f"{at}.{key}")
-            check_kind(kinds[name], found[name], f"{at}.{key}", sizes)
-        return found
+            values[name] = self.value(plain[key], f"{at}.{key}")
+            check_kind(kinds[name], values[name], f"{at}.{key}", sizes)
+        return values
 
 
 @contextmanager

@@ -151,10 +151,10 @@ def load_notes(
     begun = _unpack(saved)[0].notes
     origin = {name: note for name, note in begun.items() if name != USER}
     if Path(path).exists():
-        own = _unpack(path)[0].notes
-        finished = own.get("finished")
+        notes = _unpack(path)[0].notes
+        finished = notes.get("finished")
         if isinstance(finished, dict) and finished.get("origin") == origin:
-            return user_notes(own, path)  # killed when it had replaced the model
+            return user_notes(notes, path)  # killed when it had replaced the model
     return user_notes(begun, saved)
 
 
