@@ -105,8 +105,8 @@ def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
         max_iter=8, n_iter_no_change=8, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
         random_state=5, classes=range(3), coarsening=coarsening,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
-    plan, beginning = begun[0]
-    known, start = beginning.known, plan.scores.astype(float)
+    plan, fit_start = begun[0]
+    known, start = fit_start.labelling, plan.scores.astype(float)
     assert model.coarsening_.mechanism == coarsening
     assert len(known.phi) == {"random": 0, "offsets": 4}[coarsening]
     losses = model.validation_loss_

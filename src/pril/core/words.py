@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
+from html import escape
 from itertools import pairwise, zip_longest
 from typing import Any
 
@@ -52,6 +54,17 @@ def some_of(names: list[str], most: int = 12) -> str:
     return ", ".join([*names[:most], *more])
 
 
+def html_table(lines: list[list[str]], notes: Iterable[str] = ()) -> str:
+    """Return a table of texts, the first line its head, with sentences below, for notebooks."""
+    head, *body = (
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
+        for tag, line in zip(["th", *["td"] * len(lines)], lines, strict=False)
+    )
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
+
+
 def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
     """Return a table of texts: the first column to the left, the others to the right.
 
@@ -66,13 +79,13 @@ def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
     return "\n".join(rows)
 
 
-def coarsening_of(learner: Any) -> Any:
+def coarsening_of(learner: object) -> Any:
     """Return how classes become ranges, as a learner found it; None if it saw no range.
 
     Printed, it is a sentence.
     """
-    found = getattr(learner, "coarsening_", None)
-    return found if found and found.ranges else None
+    coarsening = getattr(learner, "coarsening_", None)
+    return coarsening if coarsening and coarsening.ranges else None
 
 
 def mistakes_of(learner: Any) -> int | None:

@@ -39,7 +39,7 @@ def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, clust
     classes = find_classes(model, classes, blocks, cluster)
     model = model_of_features(model, features, blocks, cluster)
     model.order_ = classes
-    learning.begin(model)
+    learning.keep_parameters(model)
     rows = labelled_rows(model, blocks, cluster)
     steps = StepsSoFar(model.max_iter, TOLERANCE)
 

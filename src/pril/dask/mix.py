@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from dask import delayed
@@ -248,6 +248,7 @@ def move_common_model(
     added first.
     """
     memory, change = model.memory_.copy(), _parts(model, sums)
+    engine: Any = model.engine  # a linear one: no other mixes
     state, rows = memory.state, sums.rows
     exact = state.n + carry + stride * change["n"] / rows
     if len(exact):  # one class has no thresholds
@@ -258,7 +259,7 @@ def move_common_model(
     state.counts[:] += sums.counts
     state.clock[:] = 0.0, 1.0
     state.shift[:] = 0.0
-    state.shift[0] = rating.common_shift(model.engine.geometry, state)
+    state.shift[0] = rating.common_shift(engine.geometry, state)
     if not memory.is_finite():
         raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
     return memory, exact - state.n

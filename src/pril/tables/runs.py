@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.bases.classifier import naming_rows
-from pril.bases.weights import label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
@@ -160,7 +160,8 @@ class MaximumRun(Run):
 def _learned_labels(run: Run) -> tuple[Kinds, int]:
     """Return the kinds of labels in the rows to learn from, and how many rows have one."""
     _, order, ranks, _, learned = run.encoded_labels
-    weights = learning.weights_of_classes(run.model, order, None)
+    learning.refuse_online(run.model)
+    weights = class_weights(run.model.class_weight, order, None)
     if weights is not None:
         learned = learned * (label_weights(weights, ranks) > 0.0)
     if not learned.any():

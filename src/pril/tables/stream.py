@@ -91,6 +91,7 @@ class LineStream:
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         if self.names:
             model.check_learns()
+            learning.refuse_online(model.learner)
         self._check_columns()
         self.use(model.model)
         self._grows = bool(self.names) and _grows(model)

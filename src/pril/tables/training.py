@@ -28,7 +28,7 @@ from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.labels import ranking
-from pril.learners.boosting.features import LEAST
+from pril.learners.boosting.features import LEAST_VALUE
 from pril.metrics import Evaluation
 from pril.online import learning
 from pril.online.linear_engine import Batch
@@ -270,7 +270,7 @@ class Run:
         encoder = self.survey.encoder
         largest = np.maximum(-encoder.moments_.low, encoder.moments_.high)
         for name, size in zip(encoder.numbers_, largest, strict=True):
-            if 0.0 < size < LEAST:
+            if 0.0 < size < LEAST_VALUE:
                 reason = f"no number in the column {name!r} is larger than {size}"
                 raise TableError(
                     f"{self.table.name}: {reason}, too small to learn from: multiply them"
