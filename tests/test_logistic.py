@@ -49,7 +49,9 @@ def by_odds(score, cut):
     labels = held_out.labels_of(Random(kinds).cells, cut[1:-1], np.empty(0))
     e = rating.exp_of(np.array([score]))
     rows = (np.array([rank], dtype=np.int32) for rank in ranks)
-    return np.exp([held_out.kind_sums(e, row, weight, labels).value for row in rows])
+    return np.exp(
+        [held_out.kind_sums(np.empty((1, 0)), e, row, weight, labels).value for row in rows]
+    )
 
 
 def in_every_way(score, cut):

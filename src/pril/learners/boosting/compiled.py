@@ -51,6 +51,8 @@ class Labels(NamedTuple):
     odds: Array  # (K + 1,), exp(-cut)
     gap: Array  # (kinds, m - 1), 1 - exp(cut - next cut), of each cell
     chance: Array  # (kinds, m - 1), of being given this kind of label
+    first: Array  # (kinds,), the number of the first cell of a kind, of those of which
+    n_cells: Array  # (kinds,) there are so many in a kind: none, if chances are alike
 
 
 # --- Features ---
@@ -136,7 +138,7 @@ def fill_gradients(e, start, left_out, rows, labels, boldness, gradient, hessian
     `boldness`, and the l2 penalty divided by it.
     """
     kind, weight, fold = rows
-    cuts, n_cuts, odds, gap, chance = labels
+    cuts, n_cuts, odds, gap, chance, _, _ = labels
     for t in range(len(e)):
         i = start + t
         u = kind[i]
@@ -162,7 +164,7 @@ def look(e, u, labels, density, tilt, by_cell):
     Write the densities at its cuts, by what these change if the score does, and the probabilities
     of its cells.
     """
-    cuts, n_cuts, odds, gap, chance = labels
+    cuts, n_cuts, odds, gap, chance, _, _ = labels
     z = last_above = 0.0
     for c in range(n_cuts[u]):
         below, above = sides(e * odds[cuts[u, c]])
@@ -182,11 +184,11 @@ def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
     ``is_out[j]`` is true. Derivatives are by each score, and by the cuts. All are zeros at first.
     """
     kind, weight, fold = rows
-    cuts, n_cuts, odds, gap, chance = labels
+    cuts, n_cuts, odds, gap, chance, first, n_cells = labels
     room = np.empty((3, cuts.shape[1]))
     density = room[0]
     for j in range(len(e)):
-        own = Labels(cuts, n_cuts, odds[j], gap[j], chance)
+        own = Labels(cuts, n_cuts, odds[j], gap[j], chance, first, n_cells)
         for i in range(len(kind)):
             if fold[i] >= 0 and is_out[j, fold[i]]:
                 continue
@@ -202,34 +204,43 @@ def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
 
 
 @compiled
-def add_kind_sums(e, kind, weight, labels, first, outer, second, mixed):
-    """Add what rows say by kind, see `pril.likelihood.sums.KindSums`; e is exp(score) of each.
+def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, outer, second, mixed):
+    """Add what rows with features Z say; e is exp(score) of each. Return the log-likelihood.
 
-    Returns the log-likelihood.
+    The sums are those of `pril.likelihood.sums.KindSums`.
     """
-    m = second.shape[1]
+    cuts, n_all, m, value = labels.cuts, len(labels.odds), second.shape[1], 0.0
     place, part = np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
     room = np.empty((3, m))
     density, tilt, by_cell = room[0], room[1], room[2]
-    value = 0.0
     for i in range(len(e)):
-        u, w, last = kind[i], weight[i], 0.0
-        n_cuts, n = labels.n_cuts[u], labels.n_cuts[u]
+        u, w, last, whole, curve = kind[i], weight[i], 0.0, 0.0, 0.0
+        n_cuts, n_cells = labels.n_cuts[u], labels.n_cells[u]
         z = look(e[i], u, labels, density, tilt, by_cell)
         value += w * log(z)
         for c in range(n_cuts):
             above = labels.chance[u, c] if c < n_cuts - 1 else 0.0
             place[c], part[c] = c, (last - above) * density[c] / z
+            whole += part[c]
+            curve -= part[c] * tilt[c]
             second[u, c] += w * part[c] * tilt[c]
-            mixed[u, c] += w * density[c] / z
+            mixed[u, c] += w * density[c] / z if n_cells > 0 else 0.0
             last = above
-        if first.shape[1] > m:  # chances vary
-            for c in range(n_cuts - 1):
-                place[n], part[n] = m + c, by_cell[c] / z
-                n += 1
-        for a in range(n):
+        for c in range(n_cells):
+            place[n_cuts + c], part[n_cuts + c] = m + c, by_cell[c] / z
+        for j in range(len(by_w)):
+            x = w * Z[i, j]
+            by_w[j] -= x * whole
+            for k in range(len(by_w)):
+                by_ww[j, k] += x * Z[i, k] * (curve + whole * whole)
+            for c in range(n_cuts):
+                by_w_local[j, cuts[u, c]] += x * part[c] * (tilt[c] - whole)
+            for c in range(n_cells):
+                change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
+                by_w_local[j, n_all + labels.first[u] + c] += x * change
+        for a in range(n_cuts + n_cells):
             first[u, place[a]] += w * part[a]
-            for b in range(a, n):
+            for b in range(a, n_cuts + n_cells):
                 outer[u, place[a], place[b]] += w * part[a] * part[b]
     return value
 

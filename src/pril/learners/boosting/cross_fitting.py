@@ -7,7 +7,8 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -18,13 +19,16 @@ from pril.errors import InputError
 from pril.learners.boosting import held_out
 from pril.learners.boosting.compiled import Forest, LabelledRows
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
-from pril.learners.boosting.folds import Fold, Home, Plan, Source, parameters_of
+from pril.learners.boosting.folds import Fold, FoldRunner, Plan, Source, parameters_of
 from pril.learners.boosting.forest_engine import BoostedTrees, background_size, read_trees
-from pril.learners.boosting.held_out import Known
-from pril.learners.boosting.starts import Start, View, cross, learn_starts
+from pril.learners.boosting.held_out import Labelling
+from pril.learners.boosting.starts import FoldModels, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
-from pril.likelihood.fitting import Settings
+from pril.likelihood.fitting import FitSettings
 from pril.likelihood.mechanisms import Random
+
+if TYPE_CHECKING:
+    from pril.learners.ordered_boosting import OrderedBoosting
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
@@ -94,11 +98,11 @@ def print_rounds() -> Watch:
     return watch
 
 
-class Beginning(NamedTuple):
+class Start(NamedTuple):
     """What is known before the first tree, beside the plan of the folds."""
 
     n_rows: int
-    known: Known
+    labelling: Labelling
     weights: Array  # (kinds,), of the labels
     arrays: dict[str, Array]  # of the forest
     centre: float  # of the thresholds
@@ -106,12 +110,12 @@ class Beginning(NamedTuple):
     background: Array
 
 
-class Grown(NamedTuple):
-    """Trees, and what was known when the last of them had grown."""
+class Trees(NamedTuple):
+    """Trees, and the labelling of the best round."""
 
     rounds: Rounds
-    known: Known
-    trees: list[list[str]]  # of each fold, in LightGBM's text
+    labelling: Labelling
+    texts: list[list[str]]  # of each fold, in LightGBM's text
 
 
 def folds_for(asked: int | str, n_rows: int) -> int:
@@ -123,15 +127,15 @@ def split(groups: Array | None, asked: int | str, order: Array) -> tuple[int, Ar
     """Return the number of folds, and the fold of each row."""
     n = len(order)
     n_folds = folds_for(asked, n)
-    parts, found = n, f"only {n} rows have a label"
+    parts, reason = n, f"only {n} rows have a label"
     if groups is not None:
         _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
         parts = int(groups.max()) + 1
-        found = f"the rows with a label are of only {parts} groups"
+        reason = f"the rows with a label are of only {parts} groups"
     if parts < 2:
         raise InputError("groups: all rows with a label are of one group, and 2 are needed")
     if parts < n_folds:
-        warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=7)
+        warnings.warn(f"n_folds={n_folds}, but {reason}: each is a fold", stacklevel=7)
         n_folds = parts
     if groups is not None:
         return n_folds, spread_groups(groups, n_folds, order)
@@ -158,13 +162,13 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
 
 
 def make_plan(
-    model: Any,
+    model: OrderedBoosting,
     source: Source,
     intervals: Array,
     weight: Array,
     groups: Array | None,
-    rng: Any,
-) -> tuple[Plan, Beginning]:
+    rng: np.random.RandomState,
+) -> tuple[Plan, Start]:
     """Learn from a sample of the rows what folds begin with.
 
     The model knows its parameters, classes, categories and features. Intervals are the labels as
@@ -184,19 +188,15 @@ def make_plan(
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
     view = View.of(X, categorical, signs, order, n_folds)
-    asked = Settings(MIX_ALPHA, float(model.trust), model.coarsening)
-    learn, every = partial(learn_starts, view, there, n_folds), np.arange(len(some))
-
-    def mixed_by(starts: list[Start], known: Known | None) -> tuple[Array, Known]:
-        scores = np.column_stack([start.scores[there.fold, every] for start in starts])
-        weight = there.weight.astype(np.float64)
-        return held_out.mix(scores.astype(np.float64), there.kind, weight, kinds, asked, known)
-
+    asked = FitSettings(MIX_ALPHA, float(model.trust), model.coarsening)
+    learn = partial(learn_starts, view, there, n_folds)
     starts, learned = learn(Random(kinds).cells, np.empty(0), [])
-    mix, known = mixed_by(starts, None)
-    if not known.is_random:
-        starts, learned = learn(known.mechanism.cells, known.without_direction().chances, learned)
-        mix, known = mixed_by(starts, known)
+    mix, labelling = held_out.mix(scores_of_folds(starts, there.fold), there, kinds, asked)
+    if not labelling.is_random:
+        chances = labelling.without_direction().chances
+        starts, learned = learn(labelling.mechanism.cells, chances, learned)
+        scores = scores_of_folds(starts, there.fold)
+        mix, labelling = held_out.mix(scores, there, kinds, asked, labelling)
     if view.mapped is not None and n_folds > 2 and mix[1] > 0.0:
         cross(view.mapped, there.fold, starts[1], learned[1])
     mixed, arrays, centre = mix_models(view, starts, mix)
@@ -213,21 +213,26 @@ def make_plan(
         scores=mixed.scores if is_whole else None,
         is_scarce=source.is_scarce,
     )
-    beginning = Beginning(
+    start = Start(
         n_rows=n,
-        known=known,
+        labelling=labelling,
         weights=np.bincount(kind, rows.weight, len(kinds.ends)),
         arrays=arrays,
         centre=centre,
         bins=bins,
         background=sample[order[: background_size(sample.shape[1])]].astype(np.float64),
     )
-    return plan, beginning
+    return plan, start
+
+
+def scores_of_folds(starts: list[FoldModels], fold: Array) -> Array:
+    """Return for each start the score of each row by the model that has not seen it."""
+    return np.stack([start.scores[fold, np.arange(len(fold))] for start in starts])
 
 
 def mix_models(
-    view: View, starts: list[Start], mix: Array
-) -> tuple[Start, dict[str, Array], float]:
+    view: View, starts: list[FoldModels], mix: Array
+) -> tuple[FoldModels, dict[str, Array], float]:
     """Return weighted sums of starts, arrays of a forest that has their means, and its centre."""
     plain, d = starts[0], len(view.mean)
     slopes, centres = mix[0] * plain.slopes, mix[0] * plain.centres
@@ -249,41 +254,40 @@ def mix_models(
         "landmarks": points,
         "similarity": similarity,
     }
-    return Start(slopes, centres, scores), arrays, centre
+    return FoldModels(slopes, centres, scores), arrays, centre
 
 
 # --- Trees ---------------------------------------------------------------------------------------
 
 
-def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watch | None) -> Grown:
+def grow(start: Start, runner: FoldRunner, most: int, patience: int, watch: Watch | None) -> Trees:
     """Grow trees until no round is better; keep those of the best round, and what it knew."""
-    rounds, known, weights = Rounds(most, patience), beginning.known, beginning.weights
-    kept, first = known, FIRST_BOLDNESS if beginning.n_rows >= BOLD_ROWS else 1.0
-
-    constant = float(known.mechanism.frequencies(weights)[0] @ weights)
+    rounds, labelling, weights = Rounds(most, patience), start.labelling, start.weights
+    kept, first = labelling, FIRST_BOLDNESS if start.n_rows >= BOLD_ROWS else 1.0
+    look = partial(runner.each, Fold.look)
+    constant = float(labelling.mechanism.frequencies(weights)[0] @ weights)
 
     while not rounds.are_over:
         boldness = first * (1.0 + len(rounds) / ROUNDS_TO_DOUBLE_RATE)
-        shown = home.each(Fold.learn, known.labels, boldness)
-        loglik, known = held_out.improved(known, weights, shown, partial(home.each, Fold.look))
+        shown = runner.each(Fold.learn, labelling.labels, boldness)
+        loglik, labelling = held_out.improved(labelling, weights, shown, look)
         if rounds.add(-(loglik + constant) / weights.sum()):
-            kept = known
+            kept = labelling
         if watch:
             watch(rounds)
-    return Grown(rounds, kept, home.each(Fold.trees, rounds.best))
+    return Trees(rounds, kept, runner.each(Fold.trees, rounds.best))
 
 
-def plant(beginning: Beginning, grown: Grown, categories: dict[str, list[Any]]) -> BoostedTrees:
+def to_forest(start: Start, trees: Trees, categories: dict[str, list[Any]]) -> BoostedTrees:
     """Return what was learned, without LightGBM and bins."""
-    known, texts = grown.known, [text for texts in grown.trees for text in texts]
-    trees = beginning.bins.unbinned(read_trees(texts, categories))
-    trees["leaf"] /= len(grown.trees)
-    mechanism = known.mechanism
+    arrays = start.bins.unbinned(read_trees([*chain(*trees.texts)], categories))
+    arrays["leaf"] /= len(trees.texts)
+    mechanism, phi, theta, evidence, _ = trees.labelling
     return BoostedTrees(
-        thresholds=known.theta + beginning.centre,
-        choice=Choice.of(mechanism, known.phi, known.evidence, mechanism.kinds, beginning.weights),
-        forest=Forest(**beginning.arrays, **trees),
-        background=beginning.background,
+        thresholds=theta + start.centre,
+        choice=Choice.of(mechanism, phi, evidence, mechanism.kinds, start.weights),
+        forest=Forest(**start.arrays, **arrays),
+        background=start.background,
     )
 
 
@@ -298,10 +302,10 @@ def warn_of_rounds(rounds: Rounds) -> None:
         )
 
 
-def warn_of_ends(known: Known) -> None:
+def warn_of_ends(labelling: Labelling) -> None:
     """Warn if nothing tells the classes at both ends from their neighbours."""
-    kinds = known.mechanism.kinds
-    if known.mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
+    kinds = labelling.mechanism.kinds
+    if labelling.mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
         warnings.warn(
             "no label is exact, and the ranges do not look as if raters went up and down alike at "
             "every class: the classes at both ends cannot be told from their neighbours; a few "

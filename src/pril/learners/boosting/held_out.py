@@ -12,19 +12,21 @@ import numpy as np
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT
+from pril.core.rating import exp_of
 from pril.core.rows import frozen
 from pril.learners.boosting import compiled
-from pril.learners.boosting.compiled import Labels
-from pril.likelihood.fitting import Fit, Fitting, Settings
+from pril.learners.boosting.compiled import LabelledRows, Labels
+from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
-from pril.likelihood.rows import Block, Frame, InMemory
+from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import KindSums, Point, Sums, assembled
 
 MOST_SAMPLED = 250  # rows that show the shares of the classes in a round
 # In a round, thresholds and logits of shares move by no more: trees will change the scores again.
 LONGEST_STEP = 1.0
+GAIN = 1e-4  # of the log posterior: a last step that gains less changes nothing that is seen
 TINY = 1e-12  # in the spread of scores
 
 
@@ -37,10 +39,11 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
     cut = np.concatenate([np.full(edges, -np.inf), theta, np.full(edges, np.inf)], axis=-1)
     with np.errstate(over="ignore", invalid="ignore"):  # cuts that are repeated are not used
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
-        return Labels(*map(frozen, (cuts, cells.n_cuts, np.exp(-cut), gap, chance)))
+        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance
+    return Labels(*map(frozen, (*parts, cells.first, np.where(cells.varies, cells.n_cuts - 1, 0))))
 
 
-class Known(NamedTuple):
+class Labelling(NamedTuple):
     """How classes become labels, and where thresholds are."""
 
     mechanism: Mechanism
@@ -72,41 +75,72 @@ class Known(NamedTuple):
         return self._replace(phi=self.phi * [1.0, 1.0, 0.0, 0.0])
 
 
-def kind_sums(e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
-    """Return the sums of rows that have scores, and no features; e is exp(score) of each."""
-    kinds, m = labels.cuts.shape
-    q = 2 * m - 1 if m > 2 else m  # else, no chances vary
-    sums = np.zeros((kinds, q)), np.zeros((kinds, q, q)), np.zeros((kinds, m)), np.zeros((kinds, m))
-    value = compiled.add_kind_sums(e, kind, weight, labels, *sums)
-    nothing = np.zeros((0, 0))
-    return KindSums(value, nothing[0:0].ravel(), nothing, nothing, *sums, np.zeros(2))
+def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
+    """Return the sums of rows with features Z; e is exp(score) of each."""
+    (kinds, m), d, n_cells = labels.cuts.shape, Z.shape[1], int(labels.n_cells.sum())
+    q = 2 * m - 1 if n_cells else m
+    shapes = (d,), (d, d), (d, len(labels.odds) + n_cells), (kinds, q), (kinds, q, q)
+    sums = [np.zeros(shape) for shape in (*shapes, (kinds, m), (kinds, m))]
+    value = compiled.add_kind_sums(frozen(Z), e, kind, weight, labels, *sums)
+    return KindSums._make([value, *sums, np.zeros(2)])
+
+
+class MixProblem(Problem):
+    """A problem of few features, whose sums compiled code finds."""
+
+    rows: InMemory
+
+    def loglik(self, x: Array) -> Sums:
+        """Return the log-likelihood, but for what factors out, and its derivatives."""
+        (w, phi, theta), rows, cells = self.split(x), self.rows, self.mechanism.cells
+        Z, table = self.frame.view(rows.X).dense(), self.mechanism.table(phi)
+        kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
+        e, labels = exp_of(Z @ w + rows.offset), labels_of(cells, theta, table.M)
+        return assembled(kind_sums(Z, e, kind, weight, labels), cells, table)
+
+
+class MixFitting(Fitting):
+    """How much starts count."""
+
+    rows: InMemory
+
+    def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
+        """Return the problem of some rows."""
+        return MixProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
 
 
 def mix(
-    scores: Array, kind: Array, weight: Array, kinds: Kinds, asked: Settings, known: Known | None
-) -> tuple[Array, Known]:
+    scores: Array,
+    rows: LabelledRows,
+    kinds: Kinds,
+    asked: FitSettings,
+    labelling: Labelling | None = None,
+) -> tuple[Array, Labelling]:
     """Return how much each start counts, none of them below 0, and what held-out scores show.
 
-    The weights of the starts are drawn to the same. The mechanism is chosen, unless it is known.
+    scores[j, i] is what start j says of row i. The weights of the starts are drawn to the same. The
+    mechanism is that of a labelling before, or is chosen.
     """
-    counts = np.ones(scores.shape[1])
+    counts = np.ones(len(scores))
     while True:
-        used = scores[:, counts > 0.0]
+        used = scores[counts > 0.0].T.astype(np.float64)
         n, size = used.shape[1], float(used.std(axis=0).mean()) + TINY
-        fitting = Fitting(InMemory(used / size, kind, weight, kinds, used.mean(axis=1)), asked)
-        if known is None:
-            found = fitting.begin()
-            evidence = found.gained
+        weight, offset = rows.weight.astype(np.float64), used.mean(axis=1)
+        fitting = MixFitting(InMemory(used / size, rows.kind, weight, kinds, offset), asked)
+        if labelling is None:
+            fitted = fitting.begin()
+            evidence = fitted.gained
         else:
-            begin = Maximum(np.concatenate([np.zeros(n), known.phi, known.theta]))
-            problem = fitting.problem(fitting.rows, known.mechanism)
-            found, evidence = Fit(problem, begin, fitting.scale), known.evidence
-        if not found.maximum.converged:
-            found = replace(found, maximum=found.problem.fit(found.maximum, asked.max_iter))
-        known = Known(found.problem.mechanism, found.phi, found.theta, evidence)
-        counts[counts > 0.0] = np.maximum(1.0 / n + found.w / size, 0.0)
+            begin = Maximum(np.concatenate([np.zeros(n), labelling.phi, labelling.theta]))
+            problem = fitting.problem(fitting.rows, labelling.mechanism)
+            fitted, evidence = Fit(problem, begin, fitting.scale), labelling.evidence
+        if not fitted.maximum.converged:
+            best = fitted.problem.fit(fitted.maximum, asked.max_iter, tolerance=GAIN)
+            fitted = replace(fitted, maximum=best)
+        labelling = Labelling(fitted.problem.mechanism, fitted.phi, fitted.theta, evidence)
+        counts[counts > 0.0] = np.maximum(1.0 / n + fitted.w / size, 0.0)
         if np.count_nonzero(counts) in (0, n):
-            return counts, known
+            return counts, labelling
 
 
 # --- Rounds --------------------------------------------------------------------------------------
@@ -121,34 +155,36 @@ class Shown(NamedTuple):
 
 
 def improved(
-    known: Known, weights: Array, shown: list[Shown], look: Callable[[Labels], list[KindSums]]
-) -> tuple[float, Known]:
-    """Take a Newton step given what all folds show; return the log-likelihood, and what is known.
+    labelling: Labelling,
+    weights: Array,
+    shown: list[Shown],
+    look: Callable[[Labels], list[KindSums]],
+) -> tuple[float, Labelling]:
+    """Take a Newton step given what all folds show; return the log-likelihood, and the labelling.
 
     If the posterior would fall, nothing changes, and the step of the next round is damped. Weights
     are those of the kinds, and `look` returns what the rows of each fold say.
     """
-    mechanism, cells, n = known.mechanism, known.mechanism.cells, len(known.phi)
+    mechanism, cells, n = labelling.mechanism, labelling.mechanism.cells, len(labelling.phi)
     scores, weight = (np.concatenate([fold[j] for fold in shown]) for j in (1, 2))
     sample = Block(np.empty((len(scores), 0)), np.zeros(len(scores), dtype=int), weight, scores)
     shares = CLASS_ROWS * evenly_shared(mechanism.kinds, weights)
     priors = Priors(np.empty(0), ClassShares(sample, shares))
 
-    def prior(at: Known) -> Sums:
+    def prior(at: Labelling) -> Sums:
         frame = Frame.of_scores()
         point = Point(LOGIT, frame, np.empty(0), at.theta, cells, at.chances)
         return priors.at(point, at.phi, mechanism)
 
-    no_features = np.zeros((0, cells.kinds.n_classes + 1 + len(known.chances)))
-    sums = reduce(KindSums.plus, [fold.sums for fold in shown])._replace(by_w_local=no_features)
-    here = assembled(sums, cells, mechanism.table(known.phi)).plus(prior(known))
-    x, damping = np.concatenate([known.phi, known.theta]), known.damping
+    sums = reduce(KindSums.plus, [fold.sums for fold in shown])
+    here = assembled(sums, cells, mechanism.table(labelling.phi)).plus(prior(labelling))
+    x, damping = np.concatenate([labelling.phi, labelling.theta]), labelling.damping
     step, _ = newton_step(here, x, damping)
     step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
-    there = x + ordered(x, step, len(known.theta))
-    tried = known._replace(phi=there[:n], theta=there[n:])
+    there = x + ordered(x, step, len(labelling.theta))
+    tried = labelling._replace(phi=there[:n], theta=there[n:])
     loglik = sum(fold.value for fold in look(tried.labels))
     if loglik + prior(tried).value < here.value - ROUNDING * abs(here.value):
-        return sums.value, known._replace(damping=max(DAMPING * damping, LEAST_DAMPING))
+        return sums.value, labelling._replace(damping=max(DAMPING * damping, LEAST_DAMPING))
     damping = damping / DAMPING if damping > LEAST_DAMPING else 0.0
     return loglik, tried._replace(damping=damping)

@@ -78,7 +78,7 @@ class View(NamedTuple):
         return cls(X, Z, mean, scale, width, signs, landmarks, mapped)
 
 
-class Start(NamedTuple):
+class FoldModels(NamedTuple):
     """Linear models, one for each fold, which has not seen it."""
 
     slopes: Array  # (folds, features)
@@ -125,15 +125,15 @@ class Models:
         below = np.cumsum(evenly_shared(cells.kinds, weights))[:-1]
         start[len(mean) :] = LOGIT.quantile(below)
         every = Kinds(np.vstack([cells.kinds.ends, np.column_stack([ranks, ranks])]), K)
-        known = LabelledRows(
+        with_prior = LabelledRows(
             np.append(rows.kind, len(cells.kinds.ends) + ranks),
             np.append(rows.weight.astype(np.float64), np.full(K, CLASS_ROWS / K)),
             np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
         )
         Z = np.vstack([features - mean, np.zeros((K, len(mean)))])
         cells = Cells(every, np.append(cells.varies, np.zeros(K, dtype=bool)))
-        models = cls(Z, mean, known, Assumed(every, cells, M), Maximum(start))
-        return replace(models, whole=models.fit(known.weight, start))
+        models = cls(Z, mean, with_prior, Assumed(every, cells, M), Maximum(start))
+        return replace(models, whole=models.fit(with_prior.weight, start))
 
     def again(self, varies: Array, M: Array) -> Self:
         """Learn again, from labels with other chances; thresholds and length change the most."""
@@ -166,32 +166,32 @@ class Models:
         for j, some in enumerate(left_out):
             is_out[j, list(some)] = True
         information, d = self.whole.sums.information, len(self.mean)
-        found, alone = np.tile(self.whole.x, (len(left_out), 1)), np.arange(len(left_out))
+        numbers, alone = np.tile(self.whole.x, (len(left_out), 1)), np.arange(len(left_out))
         # Else, classes are so many that a matrix takes long, or there was no maximum in time.
         if self.whole.converged and not issparse(information.cuts):
-            alone = self._step_together(found, is_out, information.dense())
+            alone = self._step_together(numbers, is_out, information.dense())
         for j in alone.tolist():
             outside = (self.rows.fold >= 0) & is_out[j][self.rows.fold]
-            found[j] = self.fit(np.where(outside, 0.0, self.rows.weight), found[j]).x
-        slopes, cuts = np.ascontiguousarray(found[:, :d]), found[:, d:]
+            numbers[j] = self.fit(np.where(outside, 0.0, self.rows.weight), numbers[j]).x
+        slopes, cuts = np.ascontiguousarray(numbers[:, :d]), numbers[:, d:]
         return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ self.mean
 
-    def _step_together(self, found: Array, is_out: Array, matrix: Array) -> Array:
+    def _step_together(self, numbers: Array, is_out: Array, matrix: Array) -> Array:
         """Take steps in place, halved where the value would fall; return who has not settled."""
-        d, k = len(self.mean), found.shape[1] - len(self.mean)
+        d, k = len(self.mean), numbers.shape[1] - len(self.mean)
         share, prior = is_out.mean(axis=1), np.diag(np.append(np.full(d, ALPHA), np.zeros(k)))
         factors = {
             left: cho_factor((1.0 - left) * matrix + left * prior, lower=True, check_finite=False)
             for left in np.unique(share).tolist()
         }
-        going, step = np.arange(len(found)), np.zeros_like(found)
-        last, size = np.full(len(found), -np.inf), np.ones((len(found), 1))
+        going, step = np.arange(len(numbers)), np.zeros_like(numbers)
+        last, size = np.full(len(numbers), -np.inf), np.ones((len(numbers), 1))
         for _ in range(FOLD_STEPS):
-            x = found[going] + size[going] * step[going]
+            x = numbers[going] + size[going] * step[going]
             value, gradient = self._look_at(x, is_out[going])
             rises, is_done = value >= last[going], np.zeros(len(going), dtype=bool)
             up, slope = going[rises], gradient[rises]
-            found[up], last[up], size[up] = x[rises], value[rises], 1.0
+            numbers[up], last[up], size[up] = x[rises], value[rises], 1.0
             size[going[~rises]] /= 2.0
             for left, factor in factors.items():
                 some = share[up] == left
@@ -216,7 +216,7 @@ class Models:
 
 def learn_starts(
     view: View, rows: LabelledRows, n_folds: int, cells: Cells, M: Array, begun: list[Models]
-) -> tuple[list[Start], list[Models]]:
+) -> tuple[list[FoldModels], list[Models]]:
     """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
 
     Labels have the chances M. If `begun` has models that were learned with others, these are where
@@ -229,10 +229,10 @@ def learn_starts(
         # These slopes are 0 if their features are.
         return learn(np.where(is_wrong, 0.0, Z), signs) if is_wrong.any() else models
 
-    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
+    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> FoldModels:
         scores = np.empty((n_folds, len(X)), dtype=np.float32)
         compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
-        return Start(slopes, centres, scores)
+        return FoldModels(slopes, centres, scores)
 
     if begun:
         learned = [models.again(cells.varies, M) for models in begun]
@@ -240,17 +240,17 @@ def learn_starts(
         learned = [learn(view.Z, view.signs)]
         if view.mapped is not None:
             learned.append(learn(view.mapped, np.zeros(view.mapped.shape[1])))
-    own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
-    slopes, centres = learned[0].without(own)
+    single: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
+    slopes, centres = learned[0].without(single)
     slopes = np.where(slopes * view.signs < 0.0, 0.0, slopes)
     starts = [scored(view.X, view.mean, slopes / view.scale, centres)]
     if view.mapped is not None:
         zero = np.zeros(view.mapped.shape[1])
-        starts.append(scored(view.mapped, zero, *learned[1].without(own)))
+        starts.append(scored(view.mapped, zero, *learned[1].without(single)))
     return starts, learned
 
 
-def cross(mapped: Array, fold: Array, start: Start, learned: Models) -> None:
+def cross(mapped: Array, fold: Array, start: FoldModels, learned: Models) -> None:
     """Score each row of another fold by a model that has not seen this fold either, in place.
 
     Landmark models fit the rows that they have seen so well that trees could not learn from what is
