@@ -447,7 +447,7 @@ ADVICE = {
     "votes": "to cover the median vote pass --trim 0.5, to cover all votes --guarantee contain",
 }
 
-# What to do instead of options that there are not.
+# What to do instead of options that do not exist.
 INSTEAD = {
     "--every": "; rows between checkpoints are --checkpoint-every",
     "--nonlinear": "; to learn curves choose --model boosting, or use LandmarkFeatures in Python",
