@@ -262,7 +262,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """
         with unchanged_on_failure(self):
             batch = learning.prepare(self, X, y, sample_weight=sample_weight, reset=True)
-            learning.begin(self, batch.rows)
+            learning.keep_parameters(self)
             rows = self.labelled_rows(batch)
             self.learn_maximum(fitting.fit(rows, self.settings()), rows)
         return self
