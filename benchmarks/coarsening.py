@@ -150,6 +150,56 @@ def fixed_pairs(y, n_classes, seed):
     return np.column_stack([low, high])
 
 
+# Those that nobody tuned anything on: what does it cost to believe in offsets wrongly?
+
+
+def by_class(y, n_classes, seed, to_middle):
+    """Give the class and a neighbour, for 85 % of the rows the one towards the middle, or away."""
+    is_usual = np.random.default_rng(seed).random(len(y)) < 0.85
+    is_up = ((y < (n_classes - 1) / 2) == to_middle) == is_usual
+    low = np.clip(np.where(is_up, y, y - 1), 0, n_classes - 2)
+    return np.column_stack([low, low + 1])
+
+
+def any_ends(y, n_classes, seed):
+    """Give any range that contains the class."""
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(0, y + 1), rng.integers(y, n_classes)])
+
+
+def inspections(y, n_classes, seed):
+    """Cut the scale at two places, for each row anew, and give the class's part."""
+    cuts = np.sort(np.random.default_rng(seed).integers(1, n_classes, size=(len(y), 2)), axis=1)
+    edges = np.pad(cuts, [(0, 0), (1, 1)], constant_values=((0, 0), (0, n_classes)))
+    part = (y[:, np.newaxis] >= cuts).sum(axis=1)[:, np.newaxis] + [0, 1]
+    return np.take_along_axis(edges, part, axis=1) - [0, 1]
+
+
+def two_forms(y, n_classes, seed):
+    """Give a bracket of one of two questionnaires, which are handed out in turns."""
+    rng, ranges = np.random.default_rng(seed), np.empty((len(y), 2), dtype=int)
+    for form in range(2):
+        edges = np.concatenate([[0], 1 + np.flatnonzero(rng.random(n_classes - 1) < 0.5)])
+        edges, own = np.append(edges, n_classes), slice(form, None, 2)
+        part = np.searchsorted(edges, y[own], side="right")
+        ranges[own] = np.column_stack([edges[part - 1], edges[part] - 1])
+    return ranges
+
+
+def noisy_pairs(y, n_classes, seed):
+    """Give the class and a neighbour, but one label in twenty is about any other class."""
+    rng = np.random.default_rng(seed)
+    said = np.where(rng.random(len(y)) < 0.05, rng.integers(0, n_classes, len(y)), y)
+    return upwards(said, n_classes, seed + 1, share=0.5)
+
+
+def two_raters(y, n_classes, seed):
+    """Give the lower and the higher of two ratings, which may be equal, or both wrong."""
+    noise = np.random.default_rng(seed).normal(0.0, 0.8, size=(len(y), 2))
+    votes = np.clip(y[:, np.newaxis] + np.rint(noise).astype(int), 0, n_classes - 1)
+    return np.sort(votes, axis=1)
+
+
 WAYS = {
     "Type 1": type_1,
     "Type 2": type_2,
@@ -158,6 +208,13 @@ WAYS = {
     "random brackets": random_brackets,
     "three raters": three_raters,
     "fixed pairs": fixed_pairs,
+    "to the middle": partial(by_class, to_middle=True),
+    "outwards": partial(by_class, to_middle=False),
+    "any ends": any_ends,
+    "inspections": inspections,
+    "two forms": two_forms,
+    "noisy pairs": noisy_pairs,
+    "two raters": two_raters,
 }
 
 

@@ -24,6 +24,7 @@ from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, m
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 from pril.labels import ranking
+from pril.learners.ordered_logit import OrderedLogit
 from pril.likelihood import fitting
 from pril.likelihood.newton import TOLERANCE
 from pril.likelihood.rows import Block, Rows, block_rows
@@ -34,7 +35,9 @@ from pril.online.linear_engine import Batch
 T = TypeVar("T")
 
 
-def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
+def learn_maximum(
+    model: OrderedLogit, blocks: Blocks, features: Any, classes: Any, cluster: Cluster
+) -> OrderedLogit:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
     classes = find_classes(model, classes, blocks, cluster)
     model = model_of_features(model, features, blocks, cluster)
@@ -55,7 +58,7 @@ def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, clust
     return model
 
 
-def labelled_rows(model: Any, blocks: Blocks, cluster: Cluster) -> ClusterRows:
+def labelled_rows(model: OrderedLogit, blocks: Blocks, cluster: Cluster) -> ClusterRows:
     """Return the rows of blocks that have a label, cut as they would be in memory."""
     reader = copy(model)  # as workers need it: it knows the weights of the classes
     reader.class_weight = None
@@ -125,13 +128,13 @@ class LabelsOfBlock(NamedTuple):
     collected: CollectedWarnings
 
 
-def batch_of(model: Any, block: Any) -> Batch:
+def batch_of(model: OrderedLogit, block: Any) -> Batch:
     """Return the rows of a block."""
     X, y, *weights = block
     return learning.prepare(model, X, y, None, *weights)
 
 
-def count_labels(model: Any, block: Any, b: int) -> LabelsOfBlock:
+def count_labels(model: OrderedLogit, block: Any, b: int) -> LabelsOfBlock:
     """Count the labels of the b-th block."""
     with errors_name_block(b), collect_warnings() as collected:
         batch, n_classes = batch_of(model, block), len(model.order_)
@@ -140,7 +143,7 @@ def count_labels(model: Any, block: Any, b: int) -> LabelsOfBlock:
     return LabelsOfBlock(len(batch), *counted, not hasattr(batch.rows, "X"), collected)
 
 
-def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
+def read_part(model: OrderedLogit, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:
     """Return the rows of the b-th block that have a label; the first of n in all is given."""
     with errors_name_block(b), collect_warnings():  # dropped: counting warns
         return model.labelled_block(batch_of(model, block), kinds, first, n)
@@ -156,7 +159,7 @@ def apply(function: Callable[[Block], T], block: Block) -> T:
     return function(block)
 
 
-def refuse_overflow(model: Any, block: Any, b: int) -> None:
+def refuse_overflow(model: OrderedLogit, block: Any, b: int) -> None:
     """Refuse the b-th block if its sums overflow."""
     with errors_name_block(b), collect_warnings():
         batch = batch_of(model, block)
