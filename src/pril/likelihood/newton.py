@@ -87,10 +87,37 @@ def climb(
 
 
 def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:
-    """Return the step to the maximum of a parabola, or away from its saddle; whether it has one."""
-    gradient, information = here.gradient, with_room(here, x)
-    if issparse(information.cuts):
-        return _sparse_step(information, gradient, damping)
+    """Return the step to the maximum of a parabola, or away from its saddle; whether it has one.
+
+    A class that would gain rows by itself, and that a step of all numbers would close, is held.
+    """
+    k = here.information.cuts.shape[0]
+    pull = np.cumsum(here.gradient[:-k:-1])[::-1]  # by each distance, all thresholds above moved
+    distance, held = np.diff(x[len(x) - k :]), pull < 0.0
+    while True:
+        information = with_room(here.information, distance, np.where(held, np.abs(pull), 0.0))
+        find = _sparse_step if issparse(information.cuts) else _dense_step
+        step, is_peak = find(information, here.gradient, damping)
+        closed = ~held & (np.diff(step[len(x) - k :]) < (LEAST_LEFT - 1.0) * distance)
+        if not closed.any():
+            return step, is_peak
+        held |= closed
+
+
+def with_room(information: Information, distance: Array, pull: Array) -> Information:
+    """Return the information, increased where a class would vanish.
+
+    A class whose share falls to 0 at the maximum has thresholds that meet. By the logarithm of the
+    distance between them, the value is as curved as this adds.
+    """
+    if len(distance) == 0:
+        return information
+    more = by_thresholds(np.insert(pull / distance, 0, 0.0), issparse(information.cuts))
+    return information._replace(cuts=information.cuts + more)
+
+
+def _dense_step(information: Information, gradient: Array, damping: float) -> tuple[Array, bool]:
+    """Return the step by Cholesky's factor of the whole matrix, or by its eigenvectors."""
     scaled = information.dense()
     size = _size(np.diagonal(scaled))
     scaled /= size
@@ -114,22 +141,6 @@ def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:
     if not is_flat and along @ steps < TOLERANCE:
         steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
     return vectors @ steps / size, is_flat
-
-
-def with_room(here: Sums, x: Array) -> Information:
-    """Return the information, increased where a class would vanish.
-
-    A class whose share falls to 0 at the maximum has thresholds that meet. By the logarithm of the
-    distance between them, the value is as curved as this adds.
-    """
-    cuts = here.information.cuts
-    k = cuts.shape[0]
-    if k < 2:
-        return here.information
-    pull = np.cumsum(here.gradient[:-k:-1])[::-1]  # by the distance, all thresholds above moved
-    curve = np.maximum(-pull, 0.0) / np.diff(x[-k:])
-    more = by_thresholds(np.insert(curve, 0, 0.0), issparse(cuts))
-    return here.information._replace(cuts=cuts + more)
 
 
 def by_thresholds(curve: Array, is_sparse: bool) -> Any:
