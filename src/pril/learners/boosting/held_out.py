@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple, Self
 
@@ -128,16 +127,18 @@ def mix(
         weight, offset = rows.weight.astype(np.float64), used.mean(axis=1)
         fitting = MixFitting(InMemory(used / size, rows.kind, weight, kinds, offset), asked)
         if labelling is None:
-            fitted = fitting.begin()
-            evidence = fitted.gained
-        else:
-            begin = Maximum(np.concatenate([np.zeros(n), labelling.phi, labelling.theta]))
-            problem = fitting.problem(fitting.rows, labelling.mechanism)
-            fitted, evidence = Fit(problem, begin, fitting.scale), labelling.evidence
-        if not fitted.maximum.converged:
-            best = fitted.problem.fit(fitted.maximum, asked.max_iter, tolerance=GAIN)
-            fitted = replace(fitted, maximum=best)
-        labelling = Labelling(fitted.problem.mechanism, fitted.phi, fitted.theta, evidence)
+            begun = fitting.begin()
+            problem, starts, evidence = begun.problem, [begun.maximum], begun.gained
+        else:  # of other scores, the labelling before may be near a wrong maximum
+            problem, evidence = (
+                fitting.problem(fitting.rows, labelling.mechanism),
+                labelling.evidence,
+            )
+            last = np.concatenate([np.zeros(n), labelling.phi, labelling.theta])
+            starts = [Maximum(last), Maximum(problem.starts()[0])]
+        maxima = [problem.fit(start, asked.max_iter, tolerance=GAIN) for start in starts]
+        fitted = Fit(problem, max(maxima, key=lambda maximum: maximum.value), fitting.scale)
+        labelling = Labelling(problem.mechanism, fitted.phi, fitted.theta, evidence)
         counts[counts > 0.0] = np.maximum(1.0 / n + fitted.w / size, 0.0)
         if np.count_nonzero(counts) in (0, n):
             return counts, labelling
