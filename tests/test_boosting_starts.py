@@ -39,7 +39,7 @@ def value(x, Z, ranges, weight, alpha, K):
     ends = np.vstack([ranges, np.repeat(np.arange(K), 2).reshape(-1, 2)])  # of the mean row, too
     rows, weight = (
         np.vstack([Z, np.zeros((K, Z.shape[1]))]),
-        np.append(weight, np.full(K, starts.CLASS_ROWS / K)),
+        np.append(weight, np.full(K, starts.ALPHA / K)),
     )
     w = x[: -K + 1]
     low, high = cut[ends[:, 0]] - rows @ w, cut[ends[:, 1] + 1] - rows @ w

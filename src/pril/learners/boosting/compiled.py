@@ -142,7 +142,9 @@ def fill_gradients(e, start, left_out, rows, labels, boldness, gradient, hessian
     for t in range(len(e)):
         i = start + t
         u = kind[i]
-        z = g = h = 0.0
+        gradient[i] = hessian[i] = z = g = h = 0.0
+        if fold[i] == left_out:
+            continue
         a, above = sides(e[t] * odds[cuts[u, 0]])
         for c in range(n_cuts[u] - 1):
             b, over = sides(e[t] * odds[cuts[u, c + 1]])
@@ -152,7 +154,7 @@ def fill_gradients(e, start, left_out, rows, labels, boldness, gradient, hessian
             h += p * (a * above + b * over)
             a, above = b, over
         z = max(z, LEAST_LIKELIHOOD)
-        w = 0.0 if fold[i] == left_out else weight[i] * boldness
+        w = weight[i] * boldness
         gradient[i] = w * boldness * g / z
         hessian[i] = w * max(h / z, LEAST_HESSIAN)
 
@@ -174,6 +176,15 @@ def look(e, u, labels, density, tilt, by_cell):
             z += chance[u, c - 1] * by_cell[c - 1]
         last_above = above
     return max(z, LEAST_LIKELIHOOD)
+
+
+@compiled
+def loglik(e, kind, weight, labels):
+    """Return the log-likelihood of rows; e is exp(score) of each."""
+    room, value = np.empty((3, labels.cuts.shape[1])), 0.0
+    for i in range(len(e)):
+        value += weight[i] * log(look(e[i], kind[i], labels, room[0], room[1], room[2]))
+    return value
 
 
 @compiled
@@ -239,9 +250,10 @@ def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, ou
                 change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
                 by_w_local[j, n_all + labels.first[u] + c] += x * change
         for a in range(n_cuts + n_cells):
-            first[u, place[a]] += w * part[a]
+            weighed, products = w * part[a], outer[u, place[a]]
+            first[u, place[a]] += weighed
             for b in range(a, n_cuts + n_cells):
-                outer[u, place[a], place[b]] += w * part[a] * part[b]
+                products[place[b]] += weighed * part[b]
     return value
 
 

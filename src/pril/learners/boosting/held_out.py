@@ -159,12 +159,12 @@ def improved(
     labelling: Labelling,
     weights: Array,
     shown: list[Shown],
-    look: Callable[[Labels], list[KindSums]],
+    look: Callable[[Labels], list[float]],
 ) -> tuple[float, Labelling]:
     """Take a Newton step given what all folds show; return the log-likelihood, and the labelling.
 
     If the posterior would fall, nothing changes, and the step of the next round is damped. Weights
-    are those of the kinds, and `look` returns what the rows of each fold say.
+    are those of the kinds, and `look` returns the log-likelihood of the rows of each fold.
     """
     mechanism, cells, n = labelling.mechanism, labelling.mechanism.cells, len(labelling.phi)
     scores, weight = (np.concatenate([fold[j] for fold in shown]) for j in (1, 2))
@@ -184,7 +184,7 @@ def improved(
     step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
     there = x + ordered(x, step, len(labelling.theta))
     tried = labelling._replace(phi=there[:n], theta=there[n:])
-    loglik = sum(fold.value for fold in look(tried.labels))
+    loglik = sum(look(tried.labels))
     if loglik + prior(tried).value < here.value - ROUNDING * abs(here.value):
         return sums.value, labelling._replace(damping=max(DAMPING * damping, LEAST_DAMPING))
     damping = damping / DAMPING if damping > LEAST_DAMPING else 0.0
