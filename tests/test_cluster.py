@@ -199,6 +199,16 @@ def test_a_table_that_changes_during_a_run(tmp_path, client, monkeypatch, doing,
         run()
 
 
+def test_workers_with_too_little_memory_for_pieces_are_refused(tmp_path, client, monkeypatch):
+    """Before any of them reads the rows again, with any model."""
+    write_parts(tmp_path, "csv", make_rows(300), n=2)
+    monkeypatch.setattr("pril.dask.client.WORKER_BYTES", 1e18)
+    for model in ("ordered-logit", "pril", "boosting"):
+        run = start(tmp_path, replace(TASK, model=model), client)
+        with pytest.raises(InputError, match=r"needs about .* MB for 1 thread and blocks of 150 r"):
+            run()
+
+
 def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     """A piece is a block: here 80 rows, two row groups of a file."""
     monkeypatch.setattr("pril.tables.files.PIECE_ROWS", 80)

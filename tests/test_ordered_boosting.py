@@ -785,8 +785,8 @@ def test_the_command_tells_rounds(call, tmp_path, monkeypatch):
         "fit", "rows.csv", "--label", "y", "--model", "boosting", "--set", "max_iter=3"
     )
     assert code == 0
-    said = [line for line in err.splitlines() if line.startswith("rounds: ")]
-    assert [line.split(", ")[0] for line in said] == [f"rounds: {k} of 3" for k in (1, 2, 3)]
+    said = [line for line in err.splitlines() if line.startswith("round ")]
+    assert [line.split(": ")[0] for line in said] == [f"round {k} of at most 3" for k in (1, 2, 3)]
     assert all("held-out loss" in line for line in said)
     assert said[0].endswith(" s left")
 

@@ -1,5 +1,6 @@
 """Learning from tables: the same as in memory, and the same after any crash."""
 
+import re
 from contextlib import suppress
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from pril.core.registry import BY_COMMAND
+from pril.core.words import StepsSoFar
 from pril.errors import InputError
 from pril.io import model_files
 from pril.metrics import interval_absolute_error, interval_accuracy
@@ -178,20 +180,38 @@ def test_many_features_are_learned_from_rows_in_memory(tmp_path, small_blocks, m
         start(path, **options)()
 
 
-def test_a_step_is_told_with_its_likelihood(tmp_path, small_blocks, monkeypatch):
+def test_a_step_is_told_with_its_likelihood_and_the_time_left(tmp_path, small_blocks, monkeypatch):
     monkeypatch.setattr(
         "pril.likelihood.fitting.MOST_COMPARED", 50
     )  # steps to choose look at so many rows
     path, said = write(tmp_path / "t.csv", make_rows()), []
     task = Task(**{**vars(RANGES), "model": "ordered-logit"})
-    run = run_of(open_table(str(path)), task, lambda name, *_: said.append(name))
+    run = run_of(open_table(str(path)), task, lambda name, *more: said.append((name, *more)))
     run()
-    names = list(dict.fromkeys(said))
+    names = list(dict.fromkeys(name for name, *_ in said))
     assert names[:5] == ["reading", "preparing", "preparing, pass 2", "step 1", "step 1, pass 2"]
-    assert any(name.startswith("step 3 (penalised log-likelihood -") for name in names)
+    steps = [(done, most, note) for name, done, most, note in (s for s in said if len(s) == 4)]
+    assert [done for done, *_ in steps] == list(range(1, len(steps) + 1))
+    assert {most for _, most, _ in steps} == {100}
+    form = r"penalised log-likelihood (-[\d.]+), (at least \d+|\d+ to \d+) s left"
+    values = [float(re.fullmatch(form, note)[1]) for *_, note in steps]
+    assert len(values) > 2
+    assert values == sorted(values)
     report = run.describe()
     assert (report["passes"], report["steps"]) == (None, run.model.n_iter_)
     assert report["log_likelihood"] == run.model.loglik_
+
+
+def test_the_time_left_follows_from_what_steps_gain(monkeypatch):
+    """Of steps that gain a tenth of the one before, the k-th from here gains 10^-k of the last."""
+    now = 0.0
+    monkeypatch.setattr("pril.core.words.time.monotonic", lambda: now)
+    steps, value = StepsSoFar(100, 1e-8), -1000.0
+    for k in range(8):
+        now += 2.0
+        value += 10.0 ** (2 - k)
+        said = steps.add(value)
+        assert said.endswith("at least 2 s left" if k < 2 else f"2 to {2 * (10 - k)} s left")
 
 
 def test_features_too_large_for_sums_are_refused(tmp_path, small_blocks):

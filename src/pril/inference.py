@@ -21,7 +21,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
 from pril.core.rows import batches
-from pril.core.words import aligned
+from pril.core.words import aligned, html_table
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels.resampling import check_level, read_groups
 from pril.labels.scale import read_numbers
@@ -36,7 +36,7 @@ from pril.likelihood.errors import (
     vanished,
     without_rows,
 )
-from pril.likelihood.fitting import Scale
+from pril.likelihood.fitting import SeenClasses
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
@@ -455,6 +455,9 @@ class Inference:
         return "\n".join([aligned(self.cells()), *self.notes])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.cells(), self.notes)
 
     # --- What follows from them ---
 
@@ -1078,7 +1081,7 @@ def _fit_again(
     """Return the maximum for rows, which a model does not keep, and a model that has it."""
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
-    learning.begin(again, batch.rows)
+    learning.keep_parameters(again)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
     with warnings.catch_warnings():
@@ -1126,7 +1129,7 @@ def _inference(
     """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and Scale.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
@@ -1218,7 +1221,7 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
         )
     kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
     is_empty = without_rows(kinds, known["by_kind"])
-    place = Scale.of(kinds, known["by_kind"]).place
+    place = SeenClasses.of(kinds, known["by_kind"]).place
     has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
     if known["mechanism"] == "random":
         has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)

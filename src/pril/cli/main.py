@@ -137,7 +137,7 @@ def _reason(error: Exception) -> str | None:
     return MARK.sub(lambda mark: f"--{'bracket-' * bool(mark[1])}{mark[2]} {mark[3]}", str(error))
 
 
-def _advice(problem: Any, arguments: list[str]) -> str:
+def _advice(problem: object, arguments: list[str]) -> str:
     """Return what to do about an error or a warning, if an option of the command can help."""
     hint, *pairs = (getattr(problem, "hint", None) or "").split("|")  # of decimal and thousands
     if hint not in ADVICE:
@@ -156,7 +156,7 @@ def _advice(problem: Any, arguments: list[str]) -> str:
 def _printing_warnings(arguments: list[str]) -> Iterator[None]:
     """Print each warning as one line."""
 
-    def show_warning(message: Any, *_: Any) -> None:
+    def show_warning(message: object, *_: object) -> None:
         _print_line(f"warning: {message}{_advice(message, arguments)}")
 
     with warnings.catch_warnings():
@@ -197,7 +197,7 @@ def _saying_that_it_compiles(arguments: list[str]) -> AbstractContextManager[Non
 def _stopping_cleanly() -> Iterator[None]:
     """Let signals end the command as errors do, so that its temporary files are removed."""
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         print("pril: stopped", file=sys.stderr)
         sys.exit(1)
 

@@ -36,7 +36,7 @@ MISSING = 255  # the code of a missing value on its way, in a byte
 def learn_blocks(
     model: OrderedBoosting,
     blocks: Blocks,
-    features: object,
+    features: ArrayLike | None,
     classes: ArrayLike | None,
     cluster: Cluster,
 ) -> OrderedBoosting:

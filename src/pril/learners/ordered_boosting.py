@@ -24,7 +24,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Coarsening
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
-from pril.core.threads import aside, n_threads, unchanged_on_failure
+from pril.core.threads import n_threads, private_state, unchanged_on_failure
 from pril.errors import InputError
 from pril.labels import ranking
 from pril.labels.resampling import read_groups
@@ -345,7 +345,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     def feature_importances_(self) -> Array:
         """Share of each feature in what moves the score."""
         check_ready(self)
-        beside, memory = aside(self), self.memory_
+        beside, memory = private_state(self), self.memory_
         if beside.importances[0] is not memory:
             shares = importances(memory.forest, memory.background)
             beside.importances = memory, frozen(shares)

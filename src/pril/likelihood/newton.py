@@ -194,7 +194,7 @@ def _sparse_step(information: Information, gradient: Array, damping: float) -> t
     return np.concatenate([first, solve(slope[r:]) - part @ first]) / size, more == damping
 
 
-def factored(matrix: Any) -> Callable[[Array], Array] | None:
+def factored(matrix: csc_array) -> Callable[[Array], Array] | None:
     """Return what solves with a symmetric sparse matrix; None if it is not positive definite."""
     options = {"SymmetricMode": True}
     try:

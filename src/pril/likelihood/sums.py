@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from pril.core.arrays import Array
 from pril.core.links import Link
 from pril.core.threads import with_one_blas_thread
 from pril.likelihood.mechanisms import Cells, Table
-from pril.likelihood.rows import Block, Frame, Framed
+from pril.likelihood.rows import Block, Frame, Framed, Selection
 
 MOST_DENSE = 1000  # features; with more, second derivatives are never written down as a matrix
 MOST_COLUMNS = 64  # cuts and cells of which each row has a column; with more, it has a sparse row
@@ -32,7 +33,7 @@ LEAST_CHANCE = 1e-290  # of a label; for a smaller one, logarithms are added up
 class Terms(NamedTuple):
     """What some rows add, given their scores: derivatives of log z by what is local to each."""
 
-    rows: Any  # which rows
+    rows: Selection
     log_z: Array  # (n,)
     cuts: Array  # (m, n), numbers of cuts
     cells: Array | None  # (m - 1, n), numbers of cells; None if chances do not vary
@@ -57,8 +58,7 @@ class KindSums(NamedTuple):
 
     def plus(self, other: KindSums) -> KindSums:
         """Return the sums of the rows of both."""
-        pairs: Any = zip(self, other, strict=True)
-        return KindSums(*(one + more for one, more in pairs))
+        return KindSums(*map(add, self, other))
 
 
 class Information(NamedTuple):
@@ -70,8 +70,7 @@ class Information(NamedTuple):
 
     def plus(self, other: Information) -> Information:
         """Return the sum."""
-        pairs: Any = zip(self, other, strict=True)
-        return Information(*(one + more for one, more in pairs))
+        return Information(*map(add, self, other))
 
     def dense(self) -> Array:
         """Return it as one matrix."""
@@ -138,14 +137,6 @@ class Point:
                 chance = self.M[own]
             yield Terms(rows, *_local(self.link, cut[cuts] - scores[rows], chance, cuts, own))
 
-    def logs(self, block: Block) -> Array:
-        """Return the log-likelihood of each row, but for what factors out."""
-        _, scores = self.scores(block)
-        logs = np.empty(block.n_rows)
-        for terms in self.terms(scores, block.kind):
-            logs[terms.rows] = terms.log_z
-        return logs
-
     @with_one_blas_thread
     def sums(self, block: Block) -> KindSums:
         """Return the sums of a block."""
@@ -162,8 +153,8 @@ class Point:
             rows, by_cut = terms.rows, terms.by_cut
             kind, own = block.kind[rows], weight[rows]
             slope[rows] = -own * by_cut.sum(axis=0)
-            curve[rows], *crossed = self._by_score(terms, own)
-            local.append((rows, *crossed))
+            curve[rows], columns, values = self._by_score(terms, own)
+            local.append((rows, columns, values))
             value += float(own @ terms.log_z)
             weighed = own * by_cut
             squares[1] += float(np.vdot(weighed, weighed))
@@ -200,7 +191,7 @@ class Point:
             values = np.concatenate([values, by_cell])
         return curve, columns, weight * values
 
-    def spread(self, local: list[tuple[Any, Array, Array]], n: int) -> Any:
+    def spread(self, local: list[tuple[Selection, Array, Array]], n: int) -> Any:
         """Return a matrix of n rows, and a column for each cut and cell, with values of rows."""
         width = self.n_places
         if width <= MOST_COLUMNS:
@@ -210,10 +201,10 @@ class Point:
                 for column, value in zip(columns, values, strict=True):
                     dense[at, column] += value
             return dense
-        at = [np.broadcast_to(np.arange(n)[rows], columns.shape) for rows, columns, _ in local]
-        columns = np.concatenate([columns.ravel() for _, columns, _ in local])
-        values = np.concatenate([values.ravel() for *_, values in local])
-        rows = np.concatenate([own.ravel() for own in at])
+        parts = [np.broadcast_arrays(np.arange(n)[rows], *at) for rows, *at in local]
+        rows, columns, values = (
+            np.concatenate([*map(np.ravel, x)]) for x in zip(*parts, strict=True)
+        )
         return csr_array((values, (rows, columns)), shape=(n, width))
 
     def curvature(self, block: Block) -> tuple[Array, Any]:
@@ -221,8 +212,9 @@ class Point:
         _, scores = self.scores(block)
         curve, local = np.empty(block.n_rows), []
         for terms in self.terms(scores, block.kind):
-            curve[terms.rows], *crossed = self._by_score(terms, block.weight[terms.rows])
-            local.append((terms.rows, *crossed))
+            weight = block.weight[terms.rows]
+            curve[terms.rows], columns, values = self._by_score(terms, weight)
+            local.append((terms.rows, columns, values))
         return curve, self.spread(local, block.n_rows)
 
     def gradients(self, block: Block, J: Array) -> Array:
@@ -242,7 +234,7 @@ class Point:
         return np.hstack([Z.dense() * slope, by_phi, by_theta])
 
 
-def _local(link: Link, distance: Array, chance: Array, cuts: Array, cells: Any) -> tuple[Any, ...]:
+def _local(link: Link, distance: Array, chance: Array, cuts: Array, cells: Array | None) -> Any:
     """Return the fields of `Terms` but the first, given distances of cuts and chances between."""
     below, above, density, tilt = link.sides(distance)
     # Differences of what is near 1 are those of what is near 0.

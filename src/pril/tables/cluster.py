@@ -22,10 +22,12 @@ from dask.delayed import Delayed
 from distributed import Client
 from sklearn.base import clone
 
+from pril.bases.classifier import OrdinalLearner
 from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
+from pril.tables.encoder import is_dense, n_features_of
 from pril.tables.files import Blocks, Table, TableError
 from pril.tables.label_columns import LabelColumns
 from pril.tables.survey import Columns, Part, Survey, Task
@@ -68,7 +70,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
     """Let a task return its error, so that the client can report the first one in the table."""
 
     @wraps(task)
-    def attempt(piece: Piece, *arguments: Any) -> Any:
+    def attempt(piece: Piece, *arguments: object) -> Any:
         try:
             return task(piece, *arguments)
         except FileNotFoundError:
@@ -102,7 +104,7 @@ def read_piece(piece: Piece, reader: RowReader) -> Any:
 
 
 @returning_errors
-def try_piece(piece: Piece, reader: RowReader, model: Any) -> HoldoutResult:
+def try_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
     """Learn a piece as one process does, so that an error names its file and row."""
     piece = piece.open()
     part = piece.to_learn(reader.columns)
@@ -127,7 +129,7 @@ def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
 
 
 @returning_errors
-def check_piece(piece: Piece, reader: RowReader, model: Any) -> HoldoutResult:
+def check_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
     """Rate the rows that are kept apart."""
     piece, result = piece.open(), HoldoutResult()
     for row, block in piece.blocks(reader.columns):
@@ -178,6 +180,11 @@ class ClusterRun(Run):
     def learn(self) -> None:
         """Fit the pipeline to all pieces."""
         name, blocks = self.table.name, self._tasks(read_piece, self.reader)
+        encoder, ends = self.survey.encoder, [*self.survey.offsets[1:], self.survey.rows]
+        largest = max(end - start for start, end in zip(self.survey.offsets, ends, strict=True))
+        n_cells = len(encoder.numbers_) + len(encoder.words_)  # of a sparse row, with their places
+        width = n_features_of(encoder) if is_dense(encoder) else 1.5 * n_cells
+        Cluster(self.client, progress=False).check_memory(largest, width)
         try:
             with checking_files(self.table):
                 fitted = fit_blocks(

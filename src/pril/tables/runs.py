@@ -18,17 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from pril.bases.classifier import naming_rows
-from pril.bases.weights import label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
+from pril.core.words import StepsSoFar
 from pril.errors import InputError, shown
 from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.likelihood import fitting
+from pril.likelihood.newton import TOLERANCE
 from pril.likelihood.rows import Block, Moments, Rows, block_rows, recut
 from pril.likelihood.sums import MOST_DENSE
 from pril.online import learning
@@ -158,7 +160,8 @@ class MaximumRun(Run):
 def _learned_labels(run: Run) -> tuple[Kinds, int]:
     """Return the kinds of labels in the rows to learn from, and how many rows have one."""
     _, order, ranks, _, learned = run.encoded_labels
-    weights = learning.weights_of_classes(run.model, order, None)
+    learning.refuse_online(run.model)
+    weights = class_weights(run.model.class_weight, order, None)
     if weights is not None:
         learned = learned * (label_weights(weights, ranks) > 0.0)
     if not learned.any():
@@ -190,6 +193,7 @@ class LabelledRows(Rows):
         self.kinds, self.n = _learned_labels(run)
         self.n_passes = 0  # since the last step
         self.kept_at = 0  # how many rows had been read when a checkpoint was last looked at
+        self.steps = StepsSoFar(run.model.max_iter, TOLERANCE)
         self._kept: list[Block] | None = None
 
     @property
@@ -215,20 +219,20 @@ class LabelledRows(Rows):
             yield part
 
     def _pass_name(self) -> str:
-        name, search = "preparing", self.run.partly.get("search")
-        if search is not None:
-            value = search["value"]
-            said = "" if value is None else f" (penalised log-likelihood {value:,.1f})"
-            name = f"step {self.run.epoch + 1}{said}"
+        name = f"step {self.run.epoch + 1}" if "search" in self.run.partly else "preparing"
         return name if self.n_passes == 1 else f"{name}, pass {self.n_passes}"
 
     def watch(self, search: fitting.Fit) -> None:
         """Note where the search is, after a step or before the first one."""
         run = self.run
         run.partly["search"] = search.to_plain()
-        if search.maximum.sums is not None:
+        if search.maximum.sums is None:  # what came before were no steps on the table
+            self.steps = StepsSoFar(self.steps.most, TOLERANCE)
+        else:
             run.epoch += 1
-            log.info("step %d: penalised log-likelihood %.10g", run.epoch, search.maximum.value)
+            said = self.steps.add(search.maximum.value)
+            log.info("step %d: %s", run.epoch, said)
+            run.progress("step", run.epoch, self.steps.most, said)
         run.row = self.n_passes = 0
         run.keep(self.kept_at)
         self.kept_at = run.done
@@ -285,7 +289,7 @@ class BoostingRun(Run):
                 self._grow_from_bins(n_rows, width)
 
     def _watch(self, rounds: Rounds) -> None:
-        self.progress("rounds", len(rounds), rounds.most, str(rounds))
+        self.progress("round", len(rounds), rounds.most, str(rounds))
 
     def _grow_from_bins(self, n_rows: int, width: int) -> None:
         """Learn from bins; the table is read for labels, for a sample, and for all bins."""

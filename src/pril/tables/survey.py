@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sklearn.base import BaseEstimator
 
 from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
@@ -168,7 +169,7 @@ class Task:
         return dict(zip(map(ranking.plain, classes), weights.tolist(), strict=True))
 
     def blank_model(
-        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: Any
+        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: object
     ) -> Any:
         """Return the model before it has learned anything; refuse parameters that it lacks."""
         known = BY_COMMAND[self.model]
@@ -189,7 +190,7 @@ class Task:
             validate_params(model)
         return model
 
-    def ranges(self, estimator: Any) -> PredictionRanges:
+    def ranges(self, estimator: BaseEstimator) -> PredictionRanges:
         """Return ranges around an estimator, not yet calibrated."""
         if not BY_COMMAND[self.model].has_thresholds:
             raise InputError(f"the model {self.model} has no thresholds: it predicts no ranges")

@@ -23,7 +23,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from pril import __version__
-from pril.bases.classifier import rate_rows
+from pril.bases.classifier import OrdinalLearner, rate_rows
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
@@ -80,7 +80,9 @@ class RowReader(NamedTuple):
             labels = self.labels.read(part.cells)
             return self.encoder.transform(part.cells), labels, self.task.read_weights(part.cells)
 
-    def check(self, table: Table, model: Any, held_out: Part, calibrating: Part) -> HoldoutResult:
+    def check(
+        self, table: Table, model: OrdinalLearner, held_out: Part, calibrating: Part
+    ) -> HoldoutResult:
         """Rate rows that were kept apart."""
         result = HoldoutResult()
         if held_out.cells.num_rows:
@@ -92,7 +94,7 @@ class RowReader(NamedTuple):
             result = result._replace(calibration=Calibration.of(ranges, scores, cut, intervals))
         return result
 
-    def _rate(self, table: Table, model: Any, part: Part) -> tuple[Array, ...]:
+    def _rate(self, table: Table, model: OrdinalLearner, part: Part) -> tuple[Array, ...]:
         """Return the labels of some rows, and what the model says of them."""
         features, labels, _ = self.read(table, part)
         batch = read_batch(model, features, labels)
@@ -277,7 +279,7 @@ class Run:
         model = self.task.blank_model(classes, weights, categorical_features=words)
         return model.set_params(monotonic_cst=self._constraints(model.monotonic_cst))
 
-    def _constraints(self, asked: Any) -> list[int] | None:
+    def _constraints(self, asked: object) -> list[int] | None:
         """Return the constraints of the features, given by the names of columns."""
         if asked is None:
             return None

@@ -24,7 +24,7 @@ from pril.learners.boosting.forest_engine import BoostedTrees, background_size, 
 from pril.learners.boosting.held_out import Labelling
 from pril.learners.boosting.starts import FoldModels, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
-from pril.likelihood.fitting import Settings
+from pril.likelihood.fitting import FitSettings
 from pril.likelihood.mechanisms import Random
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def make_plan(
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
     view = View.of(X, categorical, signs, order, n_folds)
-    asked = Settings(MIX_ALPHA, float(model.trust), model.coarsening)
+    asked = FitSettings(MIX_ALPHA, float(model.trust), model.coarsening)
     learn = partial(learn_starts, view, there, n_folds)
     starts, learned = learn(Random(kinds).cells, np.empty(0), [])
     mix, labelling = held_out.mix(scores_of_folds(starts, there.fold), there, kinds, asked)

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pril.core.arrays import Array
-from pril.core.rating import FARTHEST, exp_of
+from pril.core.rating import MAX_SCORE, exp_of
 from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
@@ -170,7 +170,7 @@ class Fold:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
             self._grow(*self._gradients(Labels(*map(frozen, labels)), boldness))
-        scores = np.clip(self.scores[self.sample], -FARTHEST, FARTHEST, dtype=np.float64)
+        scores = np.clip(self.scores[self.sample], -MAX_SCORE, MAX_SCORE, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
         sums = (kind_sums(np.empty((len(rows[0]), 0)), *rows) for rows in self._inside(labels))
         return Shown(reduce(KindSums.plus, sums), scores, weight)

@@ -15,7 +15,7 @@ from pril.core.rating import exp_of
 from pril.core.rows import frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows, Labels
-from pril.likelihood.fitting import Fit, Fitting, Problem, Settings
+from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
@@ -112,7 +112,7 @@ def mix(
     scores: Array,
     rows: LabelledRows,
     kinds: Kinds,
-    asked: Settings,
+    asked: FitSettings,
     labelling: Labelling | None = None,
 ) -> tuple[Array, Labelling]:
     """Return how much each start counts, none of them below 0, and what held-out scores show.
