@@ -124,3 +124,12 @@ def test_ranges_alone_separate_classes_that_features_separate():
     model = OrderedBoosting(classes=range(3), random_state=0).fit(X[train], ranges)
     assert model.coarsening_.shares[1, 1] > 0.9  # classes on both sides, as they were made
     assert (model.predict(X[~train]) == y[~train]).mean() > 0.9  # as with exact labels
+
+
+@pytest.mark.parametrize("seed", [4, 18, 21])
+def test_starts_that_are_all_worse_than_the_shares_of_the_classes_leave_these(seed):
+    X, y = np.random.default_rng(seed).normal(size=(100, 1)), np.arange(100) < 3
+    with pytest.warns():  # one round is not enough
+        model = OrderedBoosting(max_iter=1, random_state=0).fit(X, y)
+    by_shares = -0.03 * np.log(0.03) - 0.97 * np.log(0.97)
+    assert model.validation_loss_[0] < by_shares + 0.1  # as in the test above

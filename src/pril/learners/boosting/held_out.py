@@ -123,24 +123,24 @@ def mix(
     counts = np.ones(len(scores))
     while True:
         used = scores[counts > 0.0].T.astype(np.float64)
-        n, size = used.shape[1], float(used.std(axis=0).mean()) + TINY
-        weight, offset = rows.weight.astype(np.float64), used.mean(axis=1)
+        n = used.shape[1]  # 0 if all starts are worse than the shares of the classes
+        even = 1.0 / max(n, 1)
+        size, offset = even * float(used.std(axis=0).sum()) + TINY, even * used.sum(axis=1)
+        weight = rows.weight.astype(np.float64)
         fitting = MixFitting(InMemory(used / size, rows.kind, weight, kinds, offset), asked)
         if labelling is None:
             begun = fitting.begin()
             problem, starts, evidence = begun.problem, [begun.maximum], begun.gained
         else:  # of other scores, the labelling before may be near a wrong maximum
-            problem, evidence = (
-                fitting.problem(fitting.rows, labelling.mechanism),
-                labelling.evidence,
-            )
+            problem = fitting.problem(fitting.rows, labelling.mechanism)
+            evidence = labelling.evidence
             last = np.concatenate([np.zeros(n), labelling.phi, labelling.theta])
             starts = [Maximum(last), Maximum(problem.starts()[0])]
         maxima = [problem.fit(start, asked.max_iter, tolerance=GAIN) for start in starts]
         fitted = Fit(problem, max(maxima, key=lambda maximum: maximum.value), fitting.scale)
         labelling = Labelling(problem.mechanism, fitted.phi, fitted.theta, evidence)
-        counts[counts > 0.0] = np.maximum(1.0 / n + fitted.w / size, 0.0)
-        if np.count_nonzero(counts) in (0, n):
+        counts[counts > 0.0] = np.maximum(even + fitted.w / size, 0.0)
+        if np.count_nonzero(counts) == n:
             return counts, labelling
 
 
