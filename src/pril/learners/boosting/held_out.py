@@ -38,8 +38,10 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
     cut = np.concatenate([np.full(edges, -np.inf), theta, np.full(edges, np.inf)], axis=-1)
     with np.errstate(over="ignore", invalid="ignore"):  # cuts that are repeated are not used
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
-        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance
-    return Labels(*map(frozen, (*parts, cells.first, np.where(cells.varies, cells.n_cuts - 1, 0))))
+        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance, cells.first
+    n_cells = np.where(cells.varies, cells.n_cuts - 1, 0)
+    # Rows after rows: else, passes are compiled again for another order.
+    return Labels(*(frozen(np.ascontiguousarray(part)) for part in (*parts, n_cells)))
 
 
 class Labelling(NamedTuple):
@@ -80,7 +82,7 @@ def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) ->
     q = 2 * m - 1 if n_cells else m
     shapes = (d,), (d, d), (d, len(labels.odds) + n_cells), (kinds, q), (kinds, q, q)
     sums = [np.zeros(shape) for shape in (*shapes, (kinds, m), (kinds, m))]
-    value = compiled.add_kind_sums(frozen(Z), e, kind, weight, labels, *sums)
+    value = compiled.add_kind_sums(frozen(np.ascontiguousarray(Z)), e, kind, weight, labels, *sums)
     return KindSums._make([value, *sums, np.zeros(2)])
 
 

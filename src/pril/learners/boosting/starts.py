@@ -206,7 +206,7 @@ class Models:
         """Return the value of each model, NaN if thresholds are mixed up, and its gradient."""
         w, theta = np.split(x, [len(self.mean)], axis=1)
         labels = labels_of(self.mechanism.cells, theta, self.mechanism.M)
-        e, value = exp_of(w @ self.Z.T), np.zeros(len(x))
+        e, value = np.ascontiguousarray(exp_of(w @ self.Z.T)), np.zeros(len(x))
         slope, by_cut = np.zeros(e.shape), np.zeros(labels.odds.shape)
         compiled.write_slopes(e, self.rows, labels, is_out, value, slope, by_cut)
         value[(np.diff(theta) <= 0.0).any(axis=1)] = np.nan
