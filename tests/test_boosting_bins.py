@@ -185,14 +185,15 @@ def test_cells_of_a_large_table_are_not_kept(sampled, monkeypatch, good, tmp_pat
     pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(y=y).to_parquet(tmp_path / "t.parquet")
     sampled(400)
     monkeypatch.setattr(runs, "MOST_SAMPLED", 400)
+    monkeypatch.setattr(runs.BoostingRun, "most_kept", 400)
     monkeypatch.setattr("pril.tables.files.BLOCK_ROWS", 64)
-    kept, grow_trees = [], runs.grow_trees
+    kept, learn = [], runs.BoostingRun.learn
 
     def watched(run):
         kept.append(len(run.cells.blocks))
-        grow_trees(run)
+        learn(run)
 
-    monkeypatch.setattr(runs, "grow_trees", watched)
+    monkeypatch.setattr(runs.BoostingRun, "learn", watched)
     good(
         "fit",
         "t.parquet",

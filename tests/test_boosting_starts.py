@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
+from sklearn.datasets import load_iris
 
 from pril import OrderedBoosting
 from pril.labels import make_intervals
@@ -38,7 +39,7 @@ def value(x, Z, ranges, weight, alpha, K):
     ends = np.vstack([ranges, np.repeat(np.arange(K), 2).reshape(-1, 2)])  # of the mean row, too
     rows, weight = (
         np.vstack([Z, np.zeros((K, Z.shape[1]))]),
-        np.append(weight, np.full(K, starts.CLASS_ROWS / K)),
+        np.append(weight, np.full(K, starts.ALPHA / K)),
     )
     w = x[: -K + 1]
     low, high = cut[ends[:, 0]] - rows @ w, cut[ends[:, 1] + 1] - rows @ w
@@ -113,3 +114,22 @@ def test_no_fit_is_worse_than_the_shares_of_the_classes(seeds):
         chance = rows / len(X) / (inside @ mass)
         by_shares = -np.log(chance * (inside @ shares) / shares.sum())[kind].mean()
         assert model.validation_loss_.min() < by_shares + 0.1, seed
+
+
+def test_ranges_alone_separate_classes_that_features_separate():
+    """From where the mechanism was before starts are learned again, a wrong maximum is near."""
+    X, y = load_iris(return_X_y=True)
+    train = np.arange(150) % 5 > 0
+    ranges = make_intervals(y[train], 2, 1.0, classes=range(3), random_state=0)
+    model = OrderedBoosting(classes=range(3), random_state=0).fit(X[train], ranges)
+    assert model.coarsening_.shares[1, 1] > 0.9  # classes on both sides, as they were made
+    assert (model.predict(X[~train]) == y[~train]).mean() > 0.9  # as with exact labels
+
+
+@pytest.mark.parametrize("seed", [4, 18, 21])
+def test_starts_that_are_all_worse_than_the_shares_of_the_classes_leave_these(seed):
+    X, y = np.random.default_rng(seed).normal(size=(100, 1)), np.arange(100) < 3
+    with pytest.warns():  # one round is not enough
+        model = OrderedBoosting(max_iter=1, random_state=0).fit(X, y)
+    by_shares = -0.03 * np.log(0.03) - 0.97 * np.log(0.97)
+    assert model.validation_loss_[0] < by_shares + 0.1  # as in the test above

@@ -172,16 +172,18 @@ class Fold:
             self._grow(*self._gradients(Labels(*map(frozen, labels)), boldness))
         scores = np.clip(self.scores[self.sample], -MAX_SCORE, MAX_SCORE, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
-        return Shown(self.look(labels), scores, weight)
+        sums = (kind_sums(np.empty((len(rows[0]), 0)), *rows) for rows in self._inside(labels))
+        return Shown(reduce(KindSums.plus, sums), scores, weight)
 
-    def look(self, labels: Labels) -> KindSums:
-        """Return what the rows inside say, with other thresholds and chances."""
+    def look(self, labels: Labels) -> float:
+        """Return the log-likelihood of the rows inside, with other thresholds and chances."""
+        return sum(compiled.loglik(*rows) for rows in self._inside(labels))
+
+    def _inside(self, labels: Labels) -> Iterator[tuple[Array, Array, Array, Labels]]:
+        """Return exp(score) of the rows inside, in batches, and what their labels say."""
         labels = Labels(*map(frozen, labels))
-        parts = (
-            kind_sums(np.empty((len(some), 0)), exp_of(self.scores[some]), kind, weight, labels)
-            for some, kind, weight in self.held_out
-        )
-        return reduce(KindSums.plus, parts)
+        for some, kind, weight in self.held_out:
+            yield exp_of(self.scores[some]), kind, weight, labels
 
     def trees(self, n_rounds: int) -> list[str]:
         """Return LightGBM's text of the trees of the first rounds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple, Self
 
@@ -39,8 +38,10 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
     cut = np.concatenate([np.full(edges, -np.inf), theta, np.full(edges, np.inf)], axis=-1)
     with np.errstate(over="ignore", invalid="ignore"):  # cuts that are repeated are not used
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
-        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance
-    return Labels(*map(frozen, (*parts, cells.first, np.where(cells.varies, cells.n_cuts - 1, 0))))
+        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance, cells.first
+    n_cells = np.where(cells.varies, cells.n_cuts - 1, 0)
+    # Rows after rows: else, passes are compiled again for another order.
+    return Labels(*(frozen(np.ascontiguousarray(part)) for part in (*parts, n_cells)))
 
 
 class Labelling(NamedTuple):
@@ -81,7 +82,7 @@ def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) ->
     q = 2 * m - 1 if n_cells else m
     shapes = (d,), (d, d), (d, len(labels.odds) + n_cells), (kinds, q), (kinds, q, q)
     sums = [np.zeros(shape) for shape in (*shapes, (kinds, m), (kinds, m))]
-    value = compiled.add_kind_sums(frozen(Z), e, kind, weight, labels, *sums)
+    value = compiled.add_kind_sums(frozen(np.ascontiguousarray(Z)), e, kind, weight, labels, *sums)
     return KindSums._make([value, *sums, np.zeros(2)])
 
 
@@ -124,22 +125,24 @@ def mix(
     counts = np.ones(len(scores))
     while True:
         used = scores[counts > 0.0].T.astype(np.float64)
-        n, size = used.shape[1], float(used.std(axis=0).mean()) + TINY
-        weight, offset = rows.weight.astype(np.float64), used.mean(axis=1)
+        n = used.shape[1]  # 0 if all starts are worse than the shares of the classes
+        even = 1.0 / max(n, 1)
+        size, offset = even * float(used.std(axis=0).sum()) + TINY, even * used.sum(axis=1)
+        weight = rows.weight.astype(np.float64)
         fitting = MixFitting(InMemory(used / size, rows.kind, weight, kinds, offset), asked)
         if labelling is None:
-            fitted = fitting.begin()
-            evidence = fitted.gained
-        else:
-            begin = Maximum(np.concatenate([np.zeros(n), labelling.phi, labelling.theta]))
+            begun = fitting.begin()
+            problem, starts, evidence = begun.problem, [begun.maximum], begun.gained
+        else:  # of other scores, the labelling before may be near a wrong maximum
             problem = fitting.problem(fitting.rows, labelling.mechanism)
-            fitted, evidence = Fit(problem, begin, fitting.scale), labelling.evidence
-        if not fitted.maximum.converged:
-            best = fitted.problem.fit(fitted.maximum, asked.max_iter, tolerance=GAIN)
-            fitted = replace(fitted, maximum=best)
-        labelling = Labelling(fitted.problem.mechanism, fitted.phi, fitted.theta, evidence)
-        counts[counts > 0.0] = np.maximum(1.0 / n + fitted.w / size, 0.0)
-        if np.count_nonzero(counts) in (0, n):
+            evidence = labelling.evidence
+            last = np.concatenate([np.zeros(n), labelling.phi, labelling.theta])
+            starts = [Maximum(last), Maximum(problem.starts()[0])]
+        maxima = [problem.fit(start, asked.max_iter, tolerance=GAIN) for start in starts]
+        fitted = Fit(problem, max(maxima, key=lambda maximum: maximum.value), fitting.scale)
+        labelling = Labelling(problem.mechanism, fitted.phi, fitted.theta, evidence)
+        counts[counts > 0.0] = np.maximum(even + fitted.w / size, 0.0)
+        if np.count_nonzero(counts) == n:
             return counts, labelling
 
 
@@ -158,12 +161,12 @@ def improved(
     labelling: Labelling,
     weights: Array,
     shown: list[Shown],
-    look: Callable[[Labels], list[KindSums]],
+    look: Callable[[Labels], list[float]],
 ) -> tuple[float, Labelling]:
     """Take a Newton step given what all folds show; return the log-likelihood, and the labelling.
 
     If the posterior would fall, nothing changes, and the step of the next round is damped. Weights
-    are those of the kinds, and `look` returns what the rows of each fold say.
+    are those of the kinds, and `look` returns the log-likelihood of the rows of each fold.
     """
     mechanism, cells, n = labelling.mechanism, labelling.mechanism.cells, len(labelling.phi)
     scores, weight = (np.concatenate([fold[j] for fold in shown]) for j in (1, 2))
@@ -183,7 +186,7 @@ def improved(
     step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
     there = x + ordered(x, step, len(labelling.theta))
     tried = labelling._replace(phi=there[:n], theta=there[n:])
-    loglik = sum(fold.value for fold in look(tried.labels))
+    loglik = sum(look(tried.labels))
     if loglik + prior(tried).value < here.value - ROUNDING * abs(here.value):
         return sums.value, labelling._replace(damping=max(DAMPING * damping, LEAST_DAMPING))
     damping = damping / DAMPING if damping > LEAST_DAMPING else 0.0

@@ -32,9 +32,9 @@ from pril.likelihood.newton import Maximum
 from pril.likelihood.priors import Priors, evenly_shared
 from pril.likelihood.rows import Frame, InMemory
 
-# The penalty of the weights of standardised features, and how many pseudo-rows of all classes
-# together keep one without rows from vanishing.
-ALPHA, CLASS_ROWS = 3.0, 3.0
+# The penalty of the weights of standardised features. As many pseudo-rows, of all classes together,
+# keep a class without rows from vanishing.
+ALPHA = 3.0
 MOST_STEPS = 100  # to a maximum; more are never needed
 GAIN = 1e-3  # of the log-likelihood: a last step that gains less does not change what trees add to
 FOLD_STEPS = 50  # by one matrix for all models; those that take more have a matrix of their own
@@ -127,7 +127,7 @@ class Models:
         every = Kinds(np.vstack([cells.kinds.ends, np.column_stack([ranks, ranks])]), K)
         with_prior = LabelledRows(
             np.append(rows.kind, len(cells.kinds.ends) + ranks),
-            np.append(rows.weight.astype(np.float64), np.full(K, CLASS_ROWS / K)),
+            np.append(rows.weight.astype(np.float64), np.full(K, ALPHA / K)),
             np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
         )
         Z = np.vstack([features - mean, np.zeros((K, len(mean)))])
@@ -206,7 +206,7 @@ class Models:
         """Return the value of each model, NaN if thresholds are mixed up, and its gradient."""
         w, theta = np.split(x, [len(self.mean)], axis=1)
         labels = labels_of(self.mechanism.cells, theta, self.mechanism.M)
-        e, value = exp_of(w @ self.Z.T), np.zeros(len(x))
+        e, value = np.ascontiguousarray(exp_of(w @ self.Z.T)), np.zeros(len(x))
         slope, by_cut = np.zeros(e.shape), np.zeros(labels.odds.shape)
         compiled.write_slopes(e, self.rows, labels, is_out, value, slope, by_cut)
         value[(np.diff(theta) <= 0.0).any(axis=1)] = np.nan
