@@ -19,10 +19,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import pril
 from pril import ColumnEncoder, OrderedLogit
+from pril.core.coarsening import Kinds
 from pril.errors import InputError, InputTypeError
 from pril.inference import infer, likelihood_ratio
 from pril.labels import make_intervals
 from pril.likelihood import fitting
+from pril.likelihood.mechanisms import Random
 
 THETA = np.array([-1.5, 0.0, 1.2])
 W = np.array([1.0, -0.5, 0.3])
@@ -542,6 +544,30 @@ def test_classes_without_rows_are_named():
     assert found.n_parameters == 4
 
 
+def test_lowest_and_highest_classes_that_no_row_is_likely_to_have_are_named():
+    """Labels 0 to 1 beside 1, and 2 to 3 beside 2, are likeliest if there is no class 0 or 3."""
+    X, y = table()
+    low, high = (y < 2) & (np.arange(400) % 3 == 0), (y > 1) & (np.arange(400) % 3 == 0)
+    ends = np.where(y < 2, 1, 2)[:, np.newaxis] + np.column_stack([-1 * low, 1 * high])
+    found = infer(fitted(X, ends, coarsening="random"))
+    assert found.remarks == ["classes that no row is likely to have: 0, 3"]
+    two = infer(fitted(X, y > 1, classes=[False, True]))
+    np.testing.assert_allclose(found.std_error[[0, 1, 2, 4]], two.std_error, rtol=1e-7)
+    assert np.isnan(found.std_error[[3, 5]]).all()
+
+
+@pytest.mark.parametrize("link", BELOW)
+def test_separated_labels_have_a_table(link):
+    """All labels are separated, so that thresholds are far from those without features."""
+    X = np.linspace(1000.0, 1001.0, 20)[:, np.newaxis]
+    y = (X[:, 0] > 1000.7).astype(int)
+    with pytest.warns(ConvergenceWarning, match="no maximum exists"):
+        model = fitted(X, y, classes=range(2), link=link)
+    found = infer(model, X, y)
+    assert found.loglik_null == pytest.approx(6 * np.log(0.3) + 14 * np.log(0.7))
+    assert "no maximum: feature '0' separates rows of label 0, 1 from others" in str(found)
+
+
 @pytest.mark.parametrize(
     "labels",
     [
@@ -792,6 +818,53 @@ def test_proportional_odds_are_rarely_rejected_if_they_hold():
         p.append([tests.overall.p, *(test.p for test in tests.features.values())])
     assert (np.mean(np.array(p) < 0.1, axis=0) < 0.2).all()
     assert np.quantile(p, [0.25, 0.5, 0.75]) == pytest.approx([0.25, 0.5, 0.75], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "cuts"),
+    [(lambda y: np.column_stack([y, y]), [0.0, 0.1, 1.5]), (at_random, [-0.5, 0.5, 1.5])],
+)
+def test_proportional_odds_take_the_expected_information(labels, cuts):
+    """What is observed of a class of few rows would reject what is true in three of four sets."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(150, 2))
+    ends = labels(np.digitize(X[:, 0] + rng.logistic(size=150), cuts))
+    model = fitted(X, ends, coarsening="random")
+    result = infer(model, X, ends)
+    kinds, kind, rows = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
+    chances = np.exp(Random(Kinds(kinds, 4)).frequencies(rows)[0])  # Turnbull's, of labels
+
+    def log_chances(numbers):  # of each kind of label; a threshold and two weights for each cut
+        cut = [numbers[3 * k] - X @ numbers[3 * k + 1 : 3 * k + 3] for k in range(3)]
+        below = np.column_stack([np.zeros(150), *expit(cut), np.ones(150)])
+        return np.log(below[:, kinds[:, 1] + 1] - below[:, kinds[:, 0]])
+
+    (first, second), theta = result.estimate[:2], result.estimate[2:]
+    at = np.array([[cut, first, second] for cut in theta]).ravel()
+    slopes = differences(log_chances, at)
+    shares = chances * np.exp(log_chances(at))
+    information = np.einsum("tk,atk,btk->ab", shares, slopes, slopes)
+    gradient = slopes[:, np.arange(150), kind].sum(axis=1)
+    expected = gradient @ np.linalg.solve(information, gradient)
+    assert result.proportional_odds().overall.statistic == pytest.approx(expected, rel=1e-3)
+
+
+def test_proportional_odds_of_a_class_that_has_vanished_are_those_without_it():
+    X, y = table(200)
+    y = np.where(y == 1, 0, y)
+    low = np.where((np.arange(200) % 3 == 0) & (y == 2), 1, y)
+    high = np.where((np.arange(200) % 3 == 1) & (y == 0), 1, y)
+    with_it, without = np.column_stack([low, high]), np.column_stack([y, y])
+    one, two = (infer(fitted(X, ends, coarsening="random"), X, ends) for ends in (with_it, without))
+    assert one.remarks == ["classes that no row is likely to have: 1"]
+    tests, expected = one.proportional_odds(), two.proportional_odds()
+    for test, other in zip(
+        [tests.overall, *tests.features.values()],
+        [expected.overall, *expected.features.values()],
+        strict=True,
+    ):
+        assert test.df == other.df > 0
+        assert test.statistic == pytest.approx(other.statistic, rel=1e-3)
 
 
 def test_proportional_odds_of_words_do_not_depend_on_their_order():

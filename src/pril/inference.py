@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
 from pril.core.rows import batches
-from pril.core.words import aligned
+from pril.core.words import aligned, html_table
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels.resampling import check_level, read_groups
 from pril.labels.scale import read_numbers
@@ -35,7 +36,7 @@ from pril.likelihood.errors import (
     vanished,
     without_rows,
 )
-from pril.likelihood.fitting import Scale
+from pril.likelihood.fitting import SeenClasses
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
@@ -44,6 +45,8 @@ from pril.online import learning
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
+
+    from pril.learners.ordered_logit import OrderedLogit
 
 __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likelihood_ratio"]
 
@@ -237,8 +240,7 @@ class _Fitted:
         problem, d = self.fit.problem, self.fit.problem.d
         frame = problem.frame._replace(scale=np.zeros(d))
         null = replace(problem, frame=frame, priors=replace(problem.priors, ridge=np.ones(d)))
-        start = np.concatenate([np.zeros(d), self.fit.maximum.x[d:]])
-        return replace(self.fit, problem=null, maximum=null.fit(Maximum(start), MOST_STEPS)).loglik
+        return replace(self.fit, problem=null, maximum=null.fit_all(MOST_STEPS)[0]).loglik
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -454,6 +456,9 @@ class Inference:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return html_table(self.cells(), self.notes)
+
     # --- What follows from them ---
 
     def probabilities(self, X: Any) -> Intervals:
@@ -616,7 +621,8 @@ class Inference:
         """Test whether the weights are the same at each threshold, as the model assumes.
 
         It is a score test: how far the derivatives of the likelihood by weights of each threshold
-        are from zero, beside their spread over groups or rows if errors are robust. Labels are
+        are from zero, beside what is expected, or their spread over groups or rows if errors are
+        robust. Labels are
         exact, or ranges at random. A model that has learned how classes become ranges is refused:
         this can hide or feign a weight that changes.
 
@@ -626,7 +632,11 @@ class Inference:
             A test of all features, and one of each. A small p speaks against the assumption.
         """
         fitted = self._needed("proportional_odds()")
-        problem, n_cuts = fitted.fit.problem, fitted.fit.scale.kinds.n_classes - 1
+        problem = fitted.fit.problem
+        theta = problem.split(fitted.fit.maximum.x)[2]
+        # Thresholds of a class that has vanished are one.
+        place = np.cumsum(np.append(0, ~vanished(theta, fitted.rows.n_rows)))
+        n_cuts = int(place[-1]) + 1
         if problem.mechanism.name != "random" or isinstance(problem.mechanism, Free):
             raise InputError(
                 "proportional odds cannot be tested where the mechanism of ranges is learned: take "
@@ -646,9 +656,11 @@ class Inference:
                 f"{n_cuts * width:,} weights and thresholds are too many for a test of "
                 f"proportional odds: the limit is {MOST_GENERAL:,}; take fewer features"
             )
-        general = _general(fitted, n_cuts, free)
+        general = _general(fitted, len(theta), free)
         names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        own = np.eye(n_cuts * width).reshape(n_cuts, width, -1)
+        blocks = np.zeros((n_cuts, width, len(theta), width))
+        blocks[place, :, np.arange(len(theta))] = np.eye(width)
+        own = blocks.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
         tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
@@ -656,7 +668,8 @@ class Inference:
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
         tests = {name: tests[name] for name in names if name in tests}
-        return ProportionalOdds(_score_test(*general, shared, np.eye(n_cuts * width)), tests)
+        every = blocks.reshape(n_cuts * width, -1).T
+        return ProportionalOdds(_score_test(*general, shared, every), tests)
 
     def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
         estimate, error, lower, upper = numbers
@@ -725,10 +738,14 @@ def _frame_of_all(rows: InMemory) -> Frame:
 def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, Array | None]:
     """Return the derivatives of a model with weights of its own at each threshold.
 
-    They are the gradient, the information, and the squares of what groups add; None if not robust.
+    They are the gradient, the expected information, and the squares of what groups add; None if not
+    robust. The information that is observed would be far off where a class has few rows.
     """
-    rows, width = fitted.rows, len(free) + 1
-    point, frame = fitted.fit.problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    rows, width, problem = fitted.rows, len(free) + 1, fitted.fit.problem
+    point, frame = problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    ends, chances = problem.mechanism.kinds.ends, problem.mechanism.frequencies(rows.weights)[0]
+    chances = np.where(rows.weights > 0.0, np.exp(chances), 0.0)  # of labels, given their classes
+    cuts = np.concatenate([[-np.inf], point.theta, [np.inf]])
     information = np.zeros((n_cuts + 2, width, n_cuts + 2, width))
     code = np.arange(len(rows.kind)) if fitted.groups is None else fitted.groups
     n_groups = int(code.max()) + 1
@@ -741,14 +758,16 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
         start += block.n_rows
         for terms in point.terms(scores, block.kind):
             own, weight = cells[terms.rows], block.weight[terms.rows]
-            for a, (cut, by) in enumerate(zip(terms.cuts, terms.by_cut, strict=True)):
+            for cut, by in zip(terms.cuts, terms.by_cut, strict=True):
                 np.add.at(added, (place[terms.rows], cut), own * (weight * by)[:, np.newaxis])
-                for b, (other, more) in enumerate(zip(terms.cuts, terms.by_cut, strict=True)):
-                    curve = weight * (by * more - (terms.second[a] if a == b else 0.0))
-                    for low, high in np.unique(np.stack([cut, other]), axis=1).T:
-                        some = (cut == low) & (other == high)
-                        part = own[some]
-                        information[low, :, high] += (part * curve[some, np.newaxis]).T @ part
+        below, above, density, _ = problem.link.sides(cuts[:, np.newaxis] - scores)
+        for (low, high), chance in zip(ends + [0, 1], chances, strict=True):
+            P = np.where(below[low] > 0.5, above[low] - above[high], below[high] - below[low])
+            each = chance * block.weight / np.maximum(P, TINY)
+            slopes = [(low, -density[low]), (high, density[high])]
+            for (one, by), (other, more) in product(slopes, slopes):
+                curve = (each * by * more)[:, np.newaxis]
+                information[one, :, other] += (cells * curve).T @ cells
     n = n_cuts * width
     by_group: Array = added[:, 1:-1].reshape(len(added), n)
     squares = None
@@ -914,13 +933,13 @@ def infer(
                 f"the model keeps errors for weights={kept!r}: for others, pass X and y"
             )
         return _inference(parts, inner, known, level, per, kept == "sampling")
-    fitted, known = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
+    fitted, again = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
     errors = Errors(fitted.fit)
     if not errors.is_dense:
         raise InputError(f"{fitted.fit.problem.d:,} features are too many for a covariance")
     inner = errors.covariance(fitted.squares(fitted.fit.problem, fitted.fit.maximum.x))
-    _check_same(learner, fitted.fit, inner)
-    return _inference(parts, inner, known, level, per, fitted.is_sampled, fitted)
+    _check_same(learner, again, errors, inner)
+    return _inference(parts, inner, again.maximum_, level, per, fitted.is_sampled, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -1058,8 +1077,8 @@ def _at_zero(covariance: Array, means: Array) -> Array:
 
 def _fit_again(
     learner: Any, features: Any, y: Any, sample_weight: Any, weights: str | None, groups: Any
-) -> tuple[_Fitted, dict[str, Any]]:
-    """Return the maximum for rows, which the model does not keep, and what it keeps of it."""
+) -> tuple[_Fitted, OrderedLogit]:
+    """Return the maximum for rows, which a model does not keep, and a model that has it."""
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
     learning.keep_parameters(again)
@@ -1077,14 +1096,16 @@ def _fit_again(
     if fitted.is_robust and fitted.n_groups < 2:
         what = "groups must name" if groups is not None else "robust errors need"
         raise InputError(f"{what} at least 2 groups of rows, got {fitted.n_groups}")
-    return fitted, again.maximum_
+    return fitted, again
 
 
-def _check_same(learner: Any, fit: fitting.Fit, covariance: Array) -> None:
-    """Refuse a model that is not at the maximum of these rows."""
+def _check_same(
+    learner: OrderedLogit, again: OrderedLogit, errors: Errors, covariance: Array
+) -> None:
+    """Refuse a model that is not at the maximum of these rows, where another is."""
     here = np.concatenate([learner.coef_, learner.thresholds_])
-    there = np.concatenate([fit.w, fit.theta])
-    if Errors(fit).separation.features.size:
+    there = np.concatenate([again.coef_, again.thresholds_])
+    if errors.separation.features.size:
         return  # there is no maximum
     error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
     far = np.abs(here - there) > NEAR * error + 1e-9 * (1.0 + np.abs(here))
@@ -1108,7 +1129,7 @@ def _inference(
     """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and Scale.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
@@ -1200,14 +1221,17 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
         )
     kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
     is_empty = without_rows(kinds, known["by_kind"])
+    place = SeenClasses.of(kinds, known["by_kind"]).place
     has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
+    if known["mechanism"] == "random":
+        has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)
     for said, some in (
         ("classes without rows", is_empty),
         ("classes that no row is likely to have", has_no_room & ~is_empty),
     ):
         if some.any():
             found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
-    apart = Scale.of(kinds, known["by_kind"]).place[1:-1] < 0
+    apart = place[1:-1] < 0
     if apart.any() and known["mechanism"] == "random":
         classes = ", ".join(map(str, learner.order_[:-1][apart]))
         who = "only a prior says" if known["has_prior"] else "labels do not say"

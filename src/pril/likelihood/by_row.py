@@ -26,6 +26,7 @@ from pril.likelihood.mechanisms import (
     Offsets,
     Random,
     label_chances,
+    label_table,
     shares_of,
 )
 from pril.likelihood.rows import Rows
@@ -118,8 +119,7 @@ class ByRow:
             whole, _, wide, *_ = self.parts["labels"]
             chances = label_chances(model, phi, weights)
             chances *= 1.0 - wide / max(whole, wide, MIN_PROBABILITY)
-            cells = np.split(chances, np.cumsum(kinds.ends @ [-1, 1] + 1)[:-1])
-            table = dict(zip(map(tuple, kinds.ends.tolist()), map(tuple, cells), strict=True))
+            table = label_table(kinds, chances)
         evidence = None if self.asked == "random" else self.evidence
         return Coarsening.of(name, shares_of(self.phi), found.get("evidence", evidence), table)
 
