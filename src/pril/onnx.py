@@ -10,12 +10,14 @@ cauchit have seven digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
@@ -29,6 +31,8 @@ try:
     from skl2onnx import to_onnx as convert_with_rows
     from skl2onnx._parse import _parse_sklearn
     from skl2onnx.common import data_types
+    from skl2onnx.common._container import ModelComponentContainer
+    from skl2onnx.common._topology import Operator, Scope, Variable
     from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     from skl2onnx.proto import onnx_proto
@@ -37,6 +41,7 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 
 from pril.bases.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
 from pril.bases.parts import Parts
+from pril.core.arrays import Array, FeaturesLike
 from pril.core.links import LINKS
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
@@ -59,7 +64,7 @@ TYPES = {  # of a label: the type of a variable and of a tensor, by the kind of 
 }
 
 
-def to_onnx(model: Any, X: Any = None) -> Any:
+def to_onnx(model: BaseEstimator, X: FeaturesLike | None = None) -> onnx_proto.ModelProto:
     """Return a fitted model as an ONNX graph.
 
     Parameters
@@ -109,13 +114,14 @@ def to_onnx(model: Any, X: Any = None) -> Any:
             return convert_sklearn(model, initial_types=inputs)
         if hasattr(X, "iloc") and not isinstance(first, ColumnTransformer):
             X = np.asarray(X)
-        return convert_with_rows(model, X[:1])
+        rows: Any = X
+        return convert_with_rows(model, rows[:1])
     except (MissingConverter, MissingShapeCalculator) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputTypeError(f"the model cannot be exported to ONNX: {reason}") from None
 
 
-def _columns(first: Any) -> list[tuple[str, Any]] | None:
+def _columns(first: BaseEstimator) -> list[tuple[str, Any]] | None:
     """Return an input for each column, if the first step takes words; None if it does not."""
     if isinstance(first, _column_encoder()):
         names, words = [*first.numbers_, *first.words_], {*first.ranks_, *first.words_}
@@ -160,17 +166,17 @@ def _column_encoder() -> tuple[Any, ...]:
 class _Graph:
     """Adds operators to the graph of one step of a model; every result has a new name."""
 
-    def __init__(self, scope: Any, container: Any) -> None:
+    def __init__(self, scope: Scope, container: ModelComponentContainer) -> None:
         self.scope = scope
         self.container = container
 
-    def constant(self, kind: int, values: Any) -> str:
+    def constant(self, kind: int, values: ArrayLike) -> str:
         name: str = self.scope.get_unique_variable_name("constant")
         values = np.asarray(values)
         self.container.add_initializer(name, kind, list(values.shape), values.ravel().tolist())
         return name
 
-    def add(self, operator: str, *inputs: Any, into: str | None = None, **options: Any) -> str:
+    def add(self, operator: str, *inputs: object, into: str | None = None, **options: Any) -> str:
         """Add an operator; its inputs are names of results, and arrays of floats or integers."""
         name: str = into or self.scope.get_unique_variable_name(operator.lower())
         options.setdefault("op_version", self.container.target_opset)
@@ -179,14 +185,14 @@ class _Graph:
         self.container.add_node(operator, named, [name], **options)
         return name
 
-    def _numbers(self, values: Any) -> str:
+    def _numbers(self, values: Array) -> str:
         return self.constant(DOUBLE if values.dtype.kind == "f" else INTEGER, values)
 
     def logistic(self, z: str) -> str:
         """Return 1 / (1 + exp(-z))."""
         return self.add("Div", [1.0], self.add("Add", [1.0], self.add("Exp", self.add("Neg", z))))
 
-    def filled(self, X: str, values: Any) -> str:
+    def filled(self, X: str, values: ArrayLike) -> str:
         """Return cells with other values in the place of NaN."""
         return self.add("Where", self.add("IsNaN", X), values, X)
 
@@ -211,7 +217,7 @@ class _Graph:
             "Div", self.add("MatMul", is_key, places), self.row_sums(is_key, keepdims=1)
         )
 
-    def looked_up(self, X: str, k: int, table: Any) -> str:
+    def looked_up(self, X: str, k: int, table: Array) -> str:
         """Return the row of a table for each code in column k, the last one for NaN."""
         codes = self.add("Gather", X, [k], axis=1)
         codes = self.add("Cast", self.filled(codes, [len(table) - 1.0]), to=INTEGER)
@@ -223,7 +229,7 @@ class _Graph:
         """Return the sum of each row."""
         return self.add("ReduceSum", values, [1], **options)
 
-    def distances(self, X: str, points: Any, of: str) -> str:
+    def distances(self, X: str, points: Array, of: str) -> str:
         """Return the sums over the columns of "Abs" or "Mul" (squares) of differences to points.
 
         Columns are added one by one: all differences at once would take too much memory.
@@ -243,13 +249,13 @@ class _Graph:
         body = onnx_helper.make_graph(nodes, "distances", ends[:3], ends[3:])
         return self.add("Scan", zeros, columns, points.T, num_scan_inputs=2, body=body)
 
-    def joined(self, variables: Any) -> str:
+    def joined(self, variables: Sequence[Variable]) -> str:
         """Return the inputs of a step as one matrix of doubles."""
         parts = [self.add("Cast", variable.full_name, to=DOUBLE) for variable in variables]
         return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=1)
 
 
-def _category(key: Any, about: str, *, words: bool) -> Any:
+def _category(key: object, about: str, *, words: bool) -> Any:
     """Return a category as ONNX has it: a word in UTF-8, or a float64."""
     kind: Any = str if words else int | float
     reason = "which is no word" if words else "which is no number"
@@ -265,19 +271,19 @@ def _category(key: Any, about: str, *, words: bool) -> Any:
 # --- Learners ------------------------------------------------------------------------------------
 
 
-def _feature_names(learner: Any) -> list[str]:
+def _feature_names(learner: BaseEstimator) -> list[str]:
     """Return the names of a learner's features; those without are called x0, x1 and so on."""
     names = getattr(learner, "feature_names_in_", range(learner.n_features_in_))
     return [name if isinstance(name, str) else f"x{name}" for name in names]
 
 
-def _holds_words(learner: Any, k: int | str) -> bool:
+def _holds_words(learner: BaseEstimator, k: int | str) -> bool:
     """Tell whether feature k has words as categories."""
     categories = getattr(learner, "categories_", {})
     return any(isinstance(value, str) for value in categories.get(str(k), ()))
 
 
-def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
+def _features(graph: _Graph, learner: BaseEstimator, inputs: list[Variable]) -> str:
     """Return the features of a learner as one matrix of doubles, categories as their codes."""
     categories = getattr(learner, "categories_", {})
     if not categories:
@@ -296,14 +302,16 @@ def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
     return graph.add("Concat", *parts, axis=1)
 
 
-def _output(model: Any) -> tuple[str, int]:
+def _output(model: BaseEstimator) -> tuple[str, int]:
     """Return the name and the width of what a learner gives besides its label."""
     if isinstance(model, ProbabilityMixin):
         return "probabilities", len(model.order_)
     return "scores", 1 if isinstance(model, ThresholdMixin) else len(model.order_)
 
 
-def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+def _parse_learner(
+    scope: Scope, model: BaseEstimator, inputs: list[Variable], custom_parsers: object = None
+) -> Any:
     parts = Parts.of(model)
     for _, step in parts.steps:  # of a Pipeline in a PredictionRanges
         inputs = _parse_sklearn(scope, step, inputs, custom_parsers=custom_parsers)
@@ -315,7 +323,7 @@ def _parse_learner(scope: Any, model: Any, inputs: Any, custom_parsers: Any = No
     return operator.outputs
 
 
-def _shape_learner(operator: Any) -> None:
+def _shape_learner(operator: Operator) -> None:
     learner = Parts.of(operator.raw_operator).learner
     kind = learner.order_.dtype.kind
     if kind not in TYPES or (kind == "O" and not isinstance(learner.order_[0], str)):
@@ -327,7 +335,7 @@ def _shape_learner(operator: Any) -> None:
     operator.outputs[1].type = DoubleTensorType([None, _output(learner)[1]])
 
 
-def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
+def _convert_learner(scope: Scope, operator: Operator, container: ModelComponentContainer) -> None:
     parts = Parts.of(operator.raw_operator)
     learner = parts.learner
     if not any(isinstance(learner, known.load()) for known in LEARNERS if known.exports):
@@ -364,7 +372,9 @@ def _count(graph: _Graph, flags: str) -> str:
     return graph.row_sums(graph.add("Cast", flags, to=INTEGER), keepdims=0)
 
 
-def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple[str, str]:
+def _range(
+    graph: _Graph, rank: str, score: str, cut: Array, ranges: PredictionRanges
+) -> tuple[str, str]:
     """Return the lowest and the highest rank of each row's range, as `rank_ranges` has them."""
     if len(cut) == 2:  # one class
         return rank, rank
@@ -373,7 +383,7 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
             f"ranges by the column {ranges.by!r} cannot be exported to ONNX: export one model for "
             "each of its values, or ranges by class"
         )
-    margin: Any = np.atleast_1d(ranges.margin_)
+    margin: Array | str = np.atleast_1d(ranges.margin_)
     if ranges.by == CLASS:
         below, above = graph.add("Sub", cut[:-1], score), graph.add("Sub", score, cut[1:])
         far = graph.add("Max", below, above)
@@ -385,7 +395,7 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
             ]
             return graph.add("Min", ends[0], rank), graph.add("Max", ends[1], rank)
         # A margin of zero counts if its class is inside.
-        inside_margin = graph.add("Mul", graph.add("Cast", inside, to=DOUBLE), margin + 1.0)
+        inside_margin = graph.add("Mul", graph.add("Cast", inside, to=DOUBLE), ranges.margin_ + 1.0)
         widest = graph.add("ArgMax", inside_margin, axis=1, keepdims=1)
         margin = graph.add("Gather", margin, widest, axis=0)
     below = graph.add("Greater", graph.add("Sub", score, cut[1:-1]), margin)
@@ -394,7 +404,7 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
     return graph.add("Min", _count(graph, below), rank), graph.add("Max", high, rank)
 
 
-def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
+def _score(graph: _Graph, model: BaseEstimator, X: str) -> tuple[str, Any, float]:
     """Return scores, thresholds between sentinels, and the number that divides both."""
     check_ready(model)
     w, cut, unit = model.engine.parameters(model.memory_)
@@ -406,7 +416,7 @@ def _score(graph: _Graph, model: Any, X: str) -> tuple[str, Any, float]:
     return score, cut, unit
 
 
-def _boosted_score(graph: _Graph, model: Any, X: str) -> str:
+def _boosted_score(graph: _Graph, model: BaseEstimator, X: str) -> str:
     """Return the linear score plus the mean of the boosters' trees."""
     forest: Forest = model.memory_.forest
     centred = graph.add("Sub", graph.filled(X, forest.mean), forest.mean)
@@ -446,11 +456,11 @@ def _trees(graph: _Graph, forest: Forest, categories: dict[str, list[Any]], X: s
     order = np.argsort(np.concatenate([tree, tree_of_leaf]), kind="stable")
     none, weights = np.zeros(len(leaf)), _exact_parts(forest)
 
-    def nodes(of_splits: Any, of_leaves: Any) -> Any:
+    def nodes(of_splits: ArrayLike, of_leaves: ArrayLike) -> Any:
         """Join what splits and leaves have; the nodes of a tree must be neighbours."""
         return np.concatenate([of_splits, of_leaves])[order]
 
-    def integers(of_splits: Any, of_leaves: Any) -> list[int]:
+    def integers(of_splits: ArrayLike, of_leaves: ArrayLike) -> list[int]:
         return nodes(of_splits, of_leaves).astype(int).tolist()
 
     sums = graph.add(
@@ -489,7 +499,7 @@ def _exact_parts(forest: Forest) -> Any:
     return np.array(parts)
 
 
-def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
+def _sets(forest: Forest, splits: Array, n_categories: int) -> tuple[Any, Any]:
     """Return which categories are outside each set of some splits, and the set of each split.
 
     The last row is for a missing value, which is in no set.
@@ -501,7 +511,7 @@ def _sets(forest: Forest, splits: Any, n_categories: int) -> tuple[Any, Any]:
     return np.vstack([1 - inside.T, np.ones((1, len(words)), dtype=np.uint8)]), number.ravel()
 
 
-def _chances(graph: _Graph, learner: Any, score: str, cut: Any) -> str:
+def _chances(graph: _Graph, learner: BaseEstimator, score: str, cut: Array) -> str:
     """Return the probabilities of the classes: the product in `rating`, or a difference."""
     if learner.link_function is LINKS["logit"]:
         low = graph.logistic(graph.add("Sub", score, cut[:-1]))
@@ -535,20 +545,20 @@ BELOW: dict[str, Callable[[_Graph, str], str]] = {
 # --- Transformers --------------------------------------------------------------------------------
 
 
-def _shape_map(operator: Any) -> None:
+def _shape_map(operator: Operator) -> None:
     kind = type(operator.inputs[0].type)
     kind = kind if kind is data_types.FloatTensorType else DoubleTensorType
     n_features = len(operator.raw_operator.get_feature_names_out())
     operator.outputs[0].type = kind([None, n_features])
 
 
-def _put_out(graph: _Graph, features: str, output: Any) -> None:
+def _put_out(graph: _Graph, features: str, output: Variable) -> None:
     """Make features the output of a map, in the precision of its input."""
     kind = DOUBLE if isinstance(output.type, DoubleTensorType) else TENSOR.FLOAT
     graph.add("Cast", features, into=output.full_name, to=kind)
 
 
-def _convert_map(scope: Any, operator: Any, container: Any) -> None:
+def _convert_map(scope: Scope, operator: Operator, container: ModelComponentContainer) -> None:
     """Multiply columns; a monomial of a lower degree takes a column of ones for the rest."""
     model = operator.raw_operator
     graph = _Graph(scope, container)
@@ -564,7 +574,9 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
     _put_out(graph, product, operator.outputs[0])
 
 
-def _convert_landmarks(scope: Any, operator: Any, container: Any) -> None:
+def _convert_landmarks(
+    scope: Scope, operator: Operator, container: ModelComponentContainer
+) -> None:
     model = operator.raw_operator
     graph = _Graph(scope, container)
     X = graph.joined(operator.inputs)
@@ -573,7 +585,7 @@ def _convert_landmarks(scope: Any, operator: Any, container: Any) -> None:
     _put_out(graph, graph.add("Concat", X, similar, axis=1), operator.outputs[0])
 
 
-def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
+def _kernel_values(graph: _Graph, X: str, model: BaseEstimator) -> str:
     """Return the kernel of rows and landmarks, as `pairwise_kernels` has it."""
     kernel, gamma = model.learned_with_["kernel"], model.learned_with_["gamma"]
     landmarks = model.landmarks_.toarray() if issparse(model.landmarks_) else model.landmarks_
@@ -600,12 +612,12 @@ def _kernel_values(graph: _Graph, X: str, model: Any) -> str:
     return graph.add("Mul", graph.add("Mul", products, products), products)
 
 
-def _shape_encoder(operator: Any) -> None:
+def _shape_encoder(operator: Operator) -> None:
     encoder = operator.raw_operator
     operator.outputs[0].type = DoubleTensorType([None, len(encoder.get_feature_names_out())])
 
 
-def _convert_encoder(scope: Any, operator: Any, container: Any) -> None:
+def _convert_encoder(scope: Scope, operator: Operator, container: ModelComponentContainer) -> None:
     from pril.tables.encoder import scales_of
 
     encoder = operator.raw_operator

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite
 import numba
@@ -50,6 +50,10 @@ from numba.extending import intrinsic, overload
 from numba.misc.appdirs import AppDirs
 
 from pril.online.compile_time import compile_time
+
+if TYPE_CHECKING:
+    from numba.core.codegen import CPUCodegen
+    from numba.core.cpu import CPUContext
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +82,10 @@ config: Any = numba.core.config
 serialized: Any = dumps
 
 
-def cached(**options: Any) -> Callable[[Any], Any]:
+def cached(**options: object) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles a function, as `numba.njit`, and keeps its code on disk."""
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         if config.DISABLE_JIT:
             return function
         # The first two are what `njit` sets.
@@ -142,7 +146,7 @@ class _Files(NullCache):
         self._source_name = _digest(self._source)[:16]
         self._module_folder = Path(function.__code__.co_filename).parent
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: tuple[types.Type, ...], target_context: CPUContext) -> Any:
         """Return the code for a signature, None if no file has it."""
         if not _is_ours(sig):
             return None
@@ -154,7 +158,7 @@ class _Files(NullCache):
                 return results.rebuild(target_context, code)
         return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def save_overload(self, sig: tuple[types.Type, ...], data: Any) -> None:
         """Keep the code for a signature, unless it holds addresses of this process."""
         if data.library.has_dynamic_globals or not _is_ours(sig):
             return
@@ -176,7 +180,7 @@ class _Files(NullCache):
         user: Any = AppDirs
         yield Path(user(appname="numba", appauthor=False).user_cache_dir, PACKAGE)
 
-    def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+    def _key(self, sig: tuple[types.Type, ...], codegen: CPUCodegen) -> tuple[Any, ...]:
         versions = numba.__version__, llvmlite.__version__, sys.version
         settings = [(name, str(getattr(config, name, None))) for name in SETTINGS]
         machine = codegen.magic_tuple()
@@ -187,7 +191,7 @@ class _Files(NullCache):
         return f"{self._function}-{self._source_name}-{_digest(key)[:32]}{SUFFIX}"
 
 
-def _is_ours(sig: Any) -> bool:
+def _is_ours(sig: tuple[types.Type, ...]) -> bool:
     """Tell whether all rules are of this package: of others, no digest knows the source."""
     named = (getattr(kind, "instance_class", None) for kind in sig)
     return all(one is None or one.__module__.startswith(f"{PACKAGE}.") for one in named)
