@@ -23,7 +23,7 @@ from pril import plotting
 from pril.bases.classifier import by_class
 from pril.bases.parts import Parts, model_name
 from pril.core import words
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
 from pril.errors import InputError, import_extra, shown
@@ -38,6 +38,7 @@ from pril.ranges import compare_ranges, holding, is_by_column, ranges_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from sklearn.base import BaseEstimator
 
 __all__ = ["report"]
 
@@ -52,7 +53,12 @@ N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
 def report(
-    model: Any, X: Any, y: Any, path: str | PathLike[str], *, title: str | None = None
+    model: BaseEstimator,
+    X: FeaturesLike,
+    y: LabelsLike,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
 ) -> dict[str, Any]:
     """Write a report on a model as one HTML file that needs no other.
 
@@ -147,7 +153,7 @@ class Report:
         The title of the page.
     """
 
-    model: Any
+    model: BaseEstimator
     source: str
     counting: str
     names: list[str] | None = None
@@ -357,7 +363,7 @@ def _widths(report: Report) -> list[list[str]]:
     return lines
 
 
-def _hits(name: Any, own: Array, hits: Array) -> list[str]:
+def _hits(name: object, own: Array, hits: Array) -> list[str]:
     """Return the line of a table: a name, how many rows it has, and the share of hits."""
     return [str(name), f"{np.count_nonzero(own):,}", _share(hits[own])]
 
@@ -508,7 +514,7 @@ def _share(hits: Array) -> str:
     return f"{hits.mean():.1%}" if len(hits) else "-"
 
 
-def _short(value: Any, longest: int) -> str:
+def _short(value: object, longest: int) -> str:
     """Return a value as text, shortened if it is long."""
     if ranking.is_missing(value):
         return ""
@@ -547,7 +553,7 @@ def _option(name: str, value: Any) -> str:
     return f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
-def _parameter(value: Any) -> str:
+def _parameter(value: object) -> str:
     """Return a parameter as text that is the same in every process."""
     if isinstance(value, np.ndarray):
         value = value.tolist()

@@ -1,22 +1,30 @@
-"""The type of arrays, and what all that read labels share."""
+"""The types of arrays and of what users pass, and what all that read labels share."""
 
-from collections.abc import Iterable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
 
 Array = NDArray[Any]
+FeaturesLike: TypeAlias = "ArrayLike | sparray | spmatrix"  # X, which may be a DataFrame
+LabelsLike: TypeAlias = "ArrayLike | Sequence[object]"  # y: labels, or pairs with missing ends
+Seed: TypeAlias = int | np.random.RandomState | None
 Ranks = NDArray[np.int64]  # positions of classes among all, lowest first
 NO_LABEL = (0, -1)  # the interval of ranks of a row without a label
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a NumPy scalar as the Python value, which prints without its type."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def named(values: Iterable[Any] | None, most: int = 12) -> str:
+def named(values: Iterable[object] | None, most: int = 12) -> str:
     """Return values as a list to print, cut short in the middle."""
     listed = [repr(plain(value)) for value in (() if values is None else values)]
     if len(listed) > most:
