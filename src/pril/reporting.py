@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 N_WORST = 10  # rows in the table of the worst
-N_CELLS = 6  # cells of each
+N_CELLS = 6  # columns of them that are shown
 N_WEIGHTS = 10
 N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
@@ -108,19 +108,19 @@ def report(
 
 
 def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
-    """Return some cells of rows, by the names of their columns."""
+    """Return the cells of rows, by the names of their columns; as one text of sparse rows."""
     if hasattr(X, "tocsr"):
         part = X.tocsr()[rows]
         cells = [f"{j}:{value:g}" for j, value in zip(part.indices, part.data, strict=True)]
         ends = pairwise(part.indptr)
-        return [{"features": " ".join(cells[start:stop][:N_CELLS])} for start, stop in ends]
+        return [{"features": " ".join(cells[start:stop])} for start, stop in ends]
     if hasattr(X, "to_pylist"):  # of Arrow
-        return X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
+        return X.take(rows).to_pylist()
     part = safe_indexing(X, rows)
     if not hasattr(part, "columns"):
-        table = np.asarray(part)[:, :N_CELLS]
-        return [{f"feature {j}": cell for j, cell in enumerate(row)} for row in table.tolist()]
-    columns = {str(name): list(part[name]) for name in part.columns[:N_CELLS]}
+        cells = np.asarray(part).tolist()
+        return [{f"feature {j}": cell for j, cell in enumerate(row)} for row in cells]
+    columns = {str(name): list(part[name]) for name in part.columns}
     return [{name: cells[t] for name, cells in columns.items()} for t in range(len(rows))]
 
 
@@ -189,6 +189,11 @@ class Report:
         self.worst = sorted(self.worst, key=lambda row: row.order)[:N_WORST]
         self.n_rows += len(loss)
         self.blocks.append(block.take(ranking.is_labelled(block.intervals)))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the worst rows."""
+        return list(dict.fromkeys(name for row in self.worst for name in row.cells))
 
     def write(
         self,
@@ -450,12 +455,12 @@ def _coverage(report: Report) -> dict[str, Any] | None:
 
 
 def _worst_rows(report: Report) -> dict[str, Any]:
-    names = list(dict.fromkeys(name for row in report.worst for name in row.cells))
+    names, left_out = report.columns[:N_CELLS], report.columns[N_CELLS:]
     rows = [
         [*row.texts, *(_short(row.cells.get(name), LONGEST_CELL) for name in names)]
         for row in report.worst
     ]
-    return {"names": names, "rows": rows}
+    return {"names": names, "rows": rows, "n_left_out": len(left_out)}
 
 
 def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, str]]:
