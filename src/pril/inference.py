@@ -23,7 +23,7 @@ from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
 from pril.core.rows import batches
-from pril.core.words import aligned
+from pril.core.words import aligned, html_of
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels.resampling import check_level, read_groups
 from pril.labels.scale import read_numbers
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likelihood_ratio"]
 
 
-NEAR = 0.01  # standard errors that a model may be away from the maximum of its rows
+MAX_ERRORS_AWAY = 0.01  # standard errors from a model to the maximum of its rows
 TINY = 1e-300
-LEAST_P = 1e-4  # that is shown
-MOST_STEPS = 100  # to the maximum of a model that is compared
-MOST_ROWS = 1 << 12  # whose features are compared at once
-MOST_GENERAL = 1000  # weights and thresholds of a model without proportional odds
+MIN_SHOWN_P = 1e-4  # that is shown
+MAX_STEPS = 100  # to the maximum of a model that is compared
+MAX_ROWS = 1 << 12  # whose features are compared at once
+MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
@@ -108,7 +108,7 @@ class Test:
     def __str__(self) -> str:
         if self.df == 0:
             return "cannot be tested: the rows do not determine what would be free"
-        sign = "" if self.p < LEAST_P else "= "
+        sign = "" if self.p < MIN_SHOWN_P else "= "
         return f"chi2({self.df}) = {self.statistic:.4g}, p {sign}{_p(self.p)}"
 
 
@@ -182,7 +182,7 @@ class _Fitted:
         problem = replace(self.fit.problem, mechanism=mechanism)
         w, _, theta = problem.split(self.fit.maximum.x)
         start = np.concatenate([w, *mechanism.starts(self.rows.weights), theta])
-        return replace(self.fit, problem=problem, maximum=problem.fit(Maximum(start), MOST_STEPS))
+        return replace(self.fit, problem=problem, maximum=problem.fit(Maximum(start), MAX_STEPS))
 
     @property
     def loglik_null(self) -> float:
@@ -190,7 +190,7 @@ class _Fitted:
         problem, d = self.fit.problem, self.fit.problem.d
         frame = problem.frame._replace(scale=np.zeros(d))
         null = replace(problem, frame=frame, priors=replace(problem.priors, ridge=np.ones(d)))
-        return replace(self.fit, problem=null, maximum=null.fit_all(MOST_STEPS)[0]).loglik
+        return replace(self.fit, problem=null, maximum=null.fit_all(MAX_STEPS)[0]).loglik
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -378,6 +378,9 @@ class Inference(Intervals):
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        return html_of(self.cells(), self.notes)
+
     # --- What follows from them ---
 
     def probabilities(self, X: FeaturesLike) -> Intervals:
@@ -563,10 +566,10 @@ class Inference(Intervals):
         varies[[] if problem.offset is None else [problem.offset]] = False
         free = np.flatnonzero(varies & is_bounded)
         width = len(free) + 1
-        if n_cuts * width > MOST_GENERAL:
+        if n_cuts * width > MAX_GENERAL:
             raise InputError(
                 f"{n_cuts * width:,} weights and thresholds are too many for a test of "
-                f"proportional odds: the limit is {MOST_GENERAL:,}; take fewer features"
+                f"proportional odds: the limit is {MAX_GENERAL:,}; take fewer features"
             )
         general = _general(fitted, len(theta), free)
         names = self.feature_names
@@ -963,7 +966,7 @@ def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
     frames = less.fit.problem.frame, more.fit.problem.frame
     d = len(frames[1].scale)
     products = np.zeros((d + len(frames[0].scale),) * 2)
-    for some in batches(len(less.rows.kind), MOST_ROWS):
+    for some in batches(len(less.rows.kind), MAX_ROWS):
         parts = (frames[1].view(more.rows.X[some]), frames[0].view(less.rows.X[some]))
         Z = np.hstack([part.dense() for part in parts])
         products += (Z * less.rows.weight[some, np.newaxis]).T @ Z
@@ -1048,7 +1051,7 @@ def _check_same(learner: OrderedLogit, fit: fitting.Fit, covariance: Array) -> N
     if Errors(fit).separation.features.size:
         return  # there is no maximum
     error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
-    far = np.abs(here - there) > NEAR * error + 1e-9 * (1.0 + np.abs(here))
+    far = np.abs(here - there) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
     if far.any():
         j = int(np.argmax(far))
         raise InputError(
@@ -1224,4 +1227,4 @@ def _quantile(level: float) -> float:
 
 
 def _p(p: float) -> str:
-    return f"< {LEAST_P:.4f}" if p < LEAST_P else f"{p:.4f}"
+    return f"< {MIN_SHOWN_P:.4f}" if p < MIN_SHOWN_P else f"{p:.4f}"

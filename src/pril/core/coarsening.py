@@ -14,6 +14,7 @@ from typing import Literal, Self
 import numpy as np
 
 from pril.core.arrays import Array
+from pril.core.words import html_of
 
 Name = Literal["random", "offsets", "free"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
@@ -89,6 +90,13 @@ class Coarsening:
 
     def __repr__(self) -> str:
         return f"<Coarsening {self.mechanism!r}: {self}>"
+
+    def _repr_html_(self) -> str:
+        lines = [
+            [f"{low} to {high}", *[""] * low, *(f"{chance:.3g}" for chance in chances)]
+            for (low, high), chances in self.table.items()
+        ]
+        return html_of([["P(label | class), in ranks"], *lines], [str(self)])
 
     def _direction(self) -> str:
         """Say whether raters go up or down."""

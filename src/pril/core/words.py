@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from itertools import zip_longest
 from typing import Any
 
@@ -37,6 +38,13 @@ def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
         row = (cell.rjust(width + 2) for cell, width in zip(cells, widths, strict=False))
         rows.append((name.ljust(first) + "".join(row)).rstrip())
     return "\n".join(rows)
+
+
+def html_of(lines: list[list[str]], notes: list[str]) -> str:
+    """Return a table of texts, and sentences below it, as a notebook shows them."""
+    cells = [[f"<td>{escape(cell)}</td>" for cell in line] for line in lines]
+    rows = "".join(f"<tr>{''.join(line)}</tr>" for line in cells)
+    return f"<table>{rows}</table>" + "".join(f"<p>{escape(note)}</p>" for note in notes)
 
 
 def coarsening_of(learner: Any) -> Any:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
+from pril.core.words import html_of
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import Progress, progressive
 from pril.learners.linear import MPRIL, PRIL
@@ -468,6 +469,13 @@ class Audit:
             for b in self.bounds
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = [f"{name}: {_fact(name, value)}" for name, value in self.facts.items()]
+        lines = [
+            [b.name, f"{b.observed:.6g}", printed(b.bound), f"{b.room:.1%}"] for b in self.bounds
+        ]
+        return html_of([["bound", "observed", "bound", "room"], *lines], facts)
 
 
 def _fact(name: str, value: Any) -> str:
