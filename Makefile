@@ -3,21 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 OLDEST := .venv-oldest
 OTHER_PYTHONS ?= python3.12 python3.13 python3.14
-# Tests start many processes: each would compile all it imports.
+# Tests start many processes: without it, each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow attack test-oldest docs lint bench dist format clean
+.PHONY: demo test pytest test-slow test-torch attack test-oldest docs lint bench dist format clean
 
 demo: .venv-demo/installed
 	.venv-demo/bin/python examples/demo.py
 
-test: lint
+# Types are checked on one core while the tests begin.
+test: .venv/installed
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: .venv/installed
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow and not attack and not site"
 
 # Random exploration, dying clusters, browsers, and the loop as Python runs it, which checks indices.
 test-slow: .venv/installed
 	$(BIN)/pytest -n auto --dist worksteal -m slow
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto --dist worksteal -m "not slow" tests/test_loop.py
+
+# Networks, and kernels on a GPU if there is one. PyTorch is large, so it is not in .venv.
+TORCH ?= torch
+test-torch: .venv/installed
+	$(BIN)/python -m pip install --quiet --upgrade --target output/torch $(TORCH)
+	PYTHONPATH=output/torch $(BIN)/pytest tests/test_torch.py tests/test_fused.py
 
 # Kills, damage and odd files, in at most ten minutes; PRIL_ATTACK=0.1 runs a tenth of the cases.
 attack: .venv/installed
@@ -39,6 +49,11 @@ docs: .venv/installed
 docs/survey.png: .venv/installed examples/plot_survey.py
 	MPLBACKEND=agg $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
 	  runpy.run_path('examples/plot_survey.py'); plt.savefig('docs/survey.png', dpi=100)"
+
+# The picture of the network, with the PyTorch of `make test-torch`.
+docs/_static/network_digits.png: examples/network_digits.py
+	MPLBACKEND=agg PYTHONPATH=output/torch $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
+	  runpy.run_path('examples/network_digits.py'); plt.savefig('docs/_static/network_digits.png', dpi=100)"
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -72,21 +87,21 @@ clean:
 	rm -rf .venv .venv-demo $(OLDEST) output
 	rm -rf docs/auto_examples docs/reference/generated docs/reference/backreferences docs/reference/learners.rst
 
-# uv takes a seventh of pip's time.
+# uv takes a seventh of pip's time. Bytecode is made as modules are imported: most never are.
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --compile-bytecode --python .venv --editable '.[test,docs]'
+	$(BIN)/uv pip install --quiet --python .venv --editable '.[test,docs]'
 	touch $@
 
 .venv-demo/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python -m pip install --quiet uv
-	.venv-demo/bin/uv pip install --quiet --compile-bytecode --python .venv-demo --editable '.[plot]'
+	.venv-demo/bin/uv pip install --quiet --python .venv-demo --editable '.[plot]'
 	touch $@
 
 $(OLDEST)/installed: pyproject.toml
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet uv
-	$(OLDEST)/bin/uv pip install --quiet --compile-bytecode --python $(OLDEST) --resolution lowest-direct --editable '.[test]'
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST) --resolution lowest-direct --editable '.[test]'
 	touch $@

@@ -2,8 +2,8 @@
 
     python benchmarks/drift_alarm.py
 
-Streams of errors without a change, and with one after 5,000 rows. IGNORED and MOST were chosen on
-the seed 0; the numbers here are from another one.
+Streams of errors without a change, and with one after 5,000 rows. IGNORED_RISE and ALARM_LIMIT
+were chosen on the seed 0; the numbers here are from another one.
 """
 
 import numpy as np

@@ -2,10 +2,11 @@
 
 Data sets are drawn from an ordered logit with two numbers and a column of words, which are relative
 to the most frequent word. Labels are exact, brackets of two questionnaires handed out at random, or
-ranges of Type 1, which raters make by shared offsets. A line has the share of the data sets whose
-interval holds the true number, averaged over the terms of a kind, with its standard error, and in
-brackets that of the term that is held least often. "unknown" counts data sets whose errors the
-labels do not determine. Effects are mean marginal effects on probabilities. Some 20 minutes each:
+ranges of two classes that raters make by shared offsets: Type 1, or four in five up. A line has the
+share of the data sets whose interval holds the true number, averaged over the terms of a kind, with
+its standard error, and in brackets that of the term that is held least often. "unknown" counts data
+sets whose errors the labels do not determine. Effects are mean marginal effects on probabilities.
+Some 20 minutes each:
 
     OMP_NUM_THREADS=1 python benchmarks/interval_coverage.py
     OMP_NUM_THREADS=1 python benchmarks/interval_coverage.py --bootstrap --sets 100 --cases 0 2
@@ -20,6 +21,7 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.pipeline import make_pipeline
 
+from coarsening import upwards
 from pril import ColumnEncoder, OrderedLogit
 from pril.errors import InputError
 from pril.evaluate import bootstrap
@@ -52,6 +54,7 @@ CASES = [
     Case("Type 1, a quarter exact", "offsets", 0.3),
     Case("Type 1, a quarter exact", "auto", 0.0),
     Case("Type 1, none exact", "offsets", 0.3),
+    Case("80 % up, a quarter exact", "auto", 0.0),
 ]
 
 
@@ -72,6 +75,10 @@ def coarsen(y, labels, rng):
         return FORMS[rng.integers(2, size=len(y)), y]
     share = 0.75 if labels.endswith("quarter exact") else 1.0
     seed = int(rng.integers(1 << 31))
+    if labels.startswith("80 % up"):
+        exact = np.column_stack([y, y])
+        ranges = upwards(y, 4, seed)
+        return np.where(rng.random(len(y))[:, np.newaxis] < share, ranges, exact)
     return make_intervals(y, 1, share, classes=range(4), random_state=seed)
 
 

@@ -35,6 +35,7 @@ extensions = [
     "sphinxcontrib.typer",
 ]
 exclude_patterns = ["auto_examples/*.ipynb", "auto_examples/*.py", "auto_examples/*.md5"]
+exclude_patterns += ["reference/learners.rst"]  # api.md includes it
 templates_path = ["_templates"]
 default_role = "py:obj"  # names in single backticks of docstrings link to their pages
 
@@ -44,11 +45,9 @@ myst_heading_anchors = 4
 
 # API pages: one for each public name, made from the tables of reference/api.md. The table of the
 # learners comes from the registry; autosummary reads files, so it is written to one.
-autosummary_generate = True
+autosummary_generate = ["reference/api.md", "reference/learners.rst"]
 autodoc_mock_imports = ["torch"]  # gigabytes, of which pages need nothing
-LEARNER_TABLE = """:orphan:
-
-.. currentmodule:: pril
+LEARNER_TABLE = """.. currentmodule:: pril
 
 .. autosummary::
    :toctree: generated
@@ -74,7 +73,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_",
     "image_scrapers": ("thumbnails.scrape",),
     "within_subsection_order": "thumbnails.Order",
-    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
+    "ignore_pattern": r"(^|/)(?!plot_|network_)[^/]*\.py$",  # networks are shown, but not run
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("pril",),
     "download_all_examples": False,
@@ -113,11 +112,21 @@ html_sidebars = {"index": [], "install": [], "quickstart": []}
 warnings.filterwarnings("error", module="pril")
 
 
-def skip_foreign_members(app, what, name, obj, skip, options):
-    """Leave out what classes inherit from other packages: their own pages describe it."""
+# Names that other parts of the package use, but users do not.
+INTERNAL = {
+    *("check_parameters", "choice", "engine", "labelled_block", "labelled_rows", "learn_maximum"),
+    *("link_function", "log_chances", "median", "settings"),  # of learners
+    *("centre_words", "check", "kernel_weights", "merge", "reference_words"),  # of features
+    *("units", "unseen_words", "cells"),
+}
+
+
+def skip_members(app, what, name, obj, skip, options):
+    """Leave out internals, and what other packages describe."""
     function = inspect.unwrap(getattr(obj, "fget", None) or getattr(obj, "__func__", obj))
     module = getattr(function, "__module__", None) or ""
-    return True if not module.startswith("pril") else None
+    internal = name in INTERNAL and not module.startswith("pril.labels")  # Scale.median is no such
+    return True if internal or not module.startswith("pril") else None
 
 
 def trim_examples(app, docname, source):
@@ -148,4 +157,4 @@ def setup(app):
     """Connect what is defined here."""
     app.connect("source-read", trim_examples)
     app.connect("source-read", link_names)
-    app.connect("autodoc-skip-member", skip_foreign_members)
+    app.connect("autodoc-skip-member", skip_members)

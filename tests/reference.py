@@ -143,7 +143,8 @@ def passive_aggressive(X, intervals, K, C=1.0, squared=False):
         kinks += [
             (level - C) / (sign * xx) for sign, level in zip(z, loss, strict=True) if sign * xx
         ]
-        kinks = sorted([-bound, *(kink for kink in kinks if abs(kink) < bound), bound])
+        # Zero is there so that a root at zero has no rounding error, which would decide a tie.
+        kinks = sorted([-bound, 0.0, *(kink for kink in kinks if abs(kink) < bound), bound])
         at = [gap(kink) for kink in kinks]
         k = max(k for k in range(len(kinks) - 1) if at[k] <= 0)
         s = kinks[k] - at[k] * (kinks[k + 1] - kinks[k]) / ((at[k + 1] - at[k]) or 1)
@@ -253,8 +254,8 @@ class Coarsening:
         return sum(pi[o] for o in OFFSETS if made[o] == u) / some
 
     def uses_offsets(self):
-        chosen = self.D / self.unit > -loop_types.BENEFIT and self.G >= self.V
-        chosen = chosen and self.missing < loop_types.MOST_MISSING_BY_ROW * self.G
+        chosen = self.D / self.unit > -loop_types.MAX_EVIDENCE_AGAINST and self.G >= self.V
+        chosen = chosen and self.missing < loop_types.MAX_MISSING_SHARE * self.G
         chosen = chosen and self.Q >= coarsening.LEAST_OVERLAP * self.G
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
@@ -292,7 +293,10 @@ class Coarsening:
         if n_classes > 1 and self.kind != "random":
             target = self.learn_range(u, P, omega, c)
         self.n[u] = self.n.get(u, 0.0) + omega
-        period = coarsening_by_row.SELDOM * self.K, 1 + t // coarsening_by_row.OFTEN
+        period = (
+            coarsening_by_row.ROWS_BETWEEN_LOOKS * self.K,
+            1 + t // coarsening_by_row.PART_BETWEEN_LOOKS,
+        )
         if self.kind != "random" and t % min(period) == 0:
             self.look_for_missing_kinds()
         return target
@@ -301,14 +305,16 @@ class Coarsening:
         K, inside, unit = self.K, slice(u[0] - 1, u[1]), self.unit
         M = np.array([self.chance(u, y) for y in range(u[0], u[1] + 1)])
         target = M if self.uses_offsets() else np.ones(len(M))
-        prior = coarsening_by_row.SEEN_BEFORE * unit  # rows of each kind, and those of its classes
+        prior = (
+            coarsening_by_row.PRIOR_ROWS_OF_KIND * unit
+        )  # rows of each kind, and those of its classes
         known, classes = self.n.get(u, 0.0), self.mu[inside].sum()
         rows = classes + prior * (2 * K - 3) * len(M) / K
         at_random = min(1, (known + prior) / rows) * P[inside].sum()
         if classes > 0:  # other rows of these classes have other ranges
             self.Q += omega * max(0, 1 - known / classes)
         self.D += omega * math.log(P[inside] @ M / at_random)
-        mu = self.mu[inside] + coarsening_by_row.SPREAD * unit
+        mu = self.mu[inside] + coarsening_by_row.PRIOR_ROWS_OF_CLASS * unit
         self.mu[inside] += omega * mu / mu.sum()
         tiny = 1e-100  # the derivative of an analytic function, without a difference
         slopes = [self.log_posterior(self.phi + 1j * tiny * e, u, P).imag for e in np.eye(4)]

@@ -75,8 +75,8 @@ def highest(Z, ranges, weight, alpha, K, slopes=None):
 def test_each_start_is_the_maximum_of_its_own_rows(seeds, monkeypatch):
     seen, learn_starts = [], cross_fitting.learn_starts
 
-    def watched(view, rows, **more):
-        seen.append((view, rows, *learn_starts(view, rows=rows, **more)))
+    def watched(view, rows, *more):
+        seen.append((view, rows, *learn_starts(view, rows, *more)))
         return seen[-1][2:]
 
     monkeypatch.setattr(cross_fitting, "learn_starts", watched)

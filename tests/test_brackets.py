@@ -12,7 +12,7 @@ from pril.io import model_files
 from pril.labels import from_bounds
 from pril.labels.brackets import Spelling
 from pril.tables.checkpoints import Checkpoint
-from pril.tables.cluster import cluster_run
+from pril.tables.cluster import ClusterRun
 from pril.tables.label_columns import Brackets, Edges, Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
@@ -135,7 +135,7 @@ def test_a_cluster_reads_the_bounds(tmp_path, client):
     for task, table in ((numbers, rows), (words, in_words(rows))):
         for part in range(3):
             write(tmp_path / f"{part}.csv", table[200 * part : 200 * (part + 1)])
-        run = cluster_run(open_table(str(tmp_path)), task, client, progress=False)
+        run = ClusterRun(open_table(str(tmp_path)), task, client, shows_progress=False)
         model = run()[-1]
         models.append((model.coef_, model.thresholds_, run.describe()))
     for one, other in zip(*models, strict=True):
@@ -522,7 +522,7 @@ def test_a_cluster_reads_texts(tmp_path, client):
     texts = Task(SURVEY, **shared)
     numbers = Task(Edges(("from", "until"), (2e4, 5e4, 1e5)), **shared)
     one, other = (
-        cluster_run(open_table(str(tmp_path)), task, client, progress=False)()[-1]
+        ClusterRun(open_table(str(tmp_path)), task, client, shows_progress=False)()[-1]
         for task in (texts, numbers)
     )
     assert_same_model(one, other)

@@ -25,13 +25,13 @@ import pril.dask
 from pril.dask.client import connected
 from pril.errors import InputError
 from pril.tables.arrow import to_batch
-from pril.tables.cluster import cluster_run
+from pril.tables.cluster import ClusterRun
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
 from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
-from pril.tables.survey import Task
+from pril.tables.survey import LEARN, Task
 from tables import (
     GRADES,
     assert_same_model,
@@ -72,7 +72,7 @@ def parts(tmp_path, monkeypatch):
 
 
 def start(place, task, client):
-    return cluster_run(open_table(str(place)), task, client, progress=False)
+    return ClusterRun(open_table(str(place)), task, client, shows_progress=False)
 
 
 def test_pieces_are_the_table(tmp_path, monkeypatch):
@@ -194,9 +194,19 @@ def test_a_table_that_changes_during_a_run(tmp_path, client, monkeypatch, doing,
     monkeypatch.setattr(
         "pril.likelihood.fitting.MOST_COMPARED", 100
     )  # else, no step is on the cluster
-    run = cluster_run(table, replace(TASK, coverage=0.8), client, progress=False)
+    run = ClusterRun(table, replace(TASK, coverage=0.8), client, shows_progress=False)
     with pytest.raises(TableError, match=f"{table.files[2].name} has changed while it was read"):
         run()
+
+
+def test_workers_with_too_little_memory_for_pieces_are_refused(tmp_path, client, monkeypatch):
+    """Before any of them reads the rows again, with any model."""
+    write_parts(tmp_path, "csv", make_rows(300), n=2)
+    monkeypatch.setattr("pril.dask.client.WORKER_BYTES", 1e18)
+    for model in ("ordered-logit", "pril", "boosting"):
+        run = start(tmp_path, replace(TASK, model=model), client)
+        with pytest.raises(InputError, match=r"needs about .* MB for 1 thread and blocks of 150 r"):
+            run()
 
 
 def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
@@ -210,7 +220,7 @@ def test_the_model_is_that_of_mixing_in_memory(tmp_path, client, monkeypatch):
     blocks = []
     for k, (a, b, first) in enumerate([(0, 80, 0), (80, 150, 80), (150, 230, 0), (230, 300, 80)]):
         own = rows[a:b]
-        own = own[replace(TASK, seed=k).uses(first, to_batch(own)).learning]
+        own = own[replace(TASK, seed=k).uses(first, to_batch(own)) == LEARN]
         X = fitted[0].transform(own[["size", "age", "town"]])
         blocks.append(dask.delayed((X, own[["low", "high"]].astype(object))))
     learner = pril.PRIL(classes=GRADES, max_iter=4, random_state=0)

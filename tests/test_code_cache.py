@@ -315,7 +315,7 @@ def test_a_full_disk_leaves_nothing(folder, full_disk):
 
 
 def test_that_it_compiles_is_told_once(folder, monkeypatch, caplog):
-    monkeypatch.setattr("pril.online.compile_time.LONG", 0.0)
+    monkeypatch.setattr("pril.online.compile_time.TOLD_AFTER", 0.0)
     monkeypatch.setattr(compile_time, "was_told", False)
     before, steps = compile_time.seconds, fresh()
     assert [steps.half(3), steps.double(3)] == [1.5, 6]

@@ -444,7 +444,7 @@ def test_marks_that_are_not_those_of_a_cell_are_not_advised_again(bad, good, tmp
     start, _, advice = said.partition("; if these are numbers, say how they are written: ")
     assert start.startswith(f"t.csv, row 1: column 'price' is '{rows[0]['price']}'")
     assert advice.partition(";")[0] == "--decimal '.' --thousands ''"
-    assert advice.endswith("--bracket-thousands say") == ("--brackets" in labels)
+    assert advice.endswith("say how brackets are written") == ("--brackets" in labels)
     if "--brackets" not in labels:
         said = bad("fit", "t.csv", *labels, *features, "--bracket-decimal", ",")
         assert said == "--bracket-decimal is for brackets as text: pass --brackets too"

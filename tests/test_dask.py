@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ from pril import (
     WidrowHoff,
 )
 from pril.dask.blocks import blocks_of
-from pril.errors import FeatureRangeWarning
+from pril.errors import FeatureRangeWarning, InputError
 from pril.labels import ClassOrderWarning, make_intervals
 from pril.paper.datasets import load_abalone, load_parkinsons, make_synthetic
 from strategies import cuts, exact_streams
@@ -761,6 +762,27 @@ def test_score_is_that_of_memory(cls):
 
 
 # --- A real cluster ---
+
+
+def test_each_step_is_told_with_the_time_left(client, capsys, monkeypatch):
+    monkeypatch.setattr("pril.likelihood.fitting.MOST_COMPARED", 50)  # or none is on the cluster
+    X, _, y = table(300)
+    learner = pril.OrderedLogit(classes=CLASSES)
+    pril.dask.fit(learner, lazy(X), lazy(y), client=client, progress=True)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
+    assert said
+    for k, line in enumerate(said):
+        assert re.fullmatch(rf"step {k + 1}: penalised log-likelihood -[\d.]+, .* s left", line)
+
+
+def test_workers_with_too_little_memory_for_blocks_are_refused(client, monkeypatch):
+    X, _, y = table(300)
+    worker = next(iter(client.scheduler_info()["workers"].values()))
+    copies = 2.0 * worker["memory_limit"] / (8.0 * 100 * X.shape[1])
+    monkeypatch.setattr("pril.dask.client.BLOCK_COPIES", copies)
+    said = r"the Dask worker tcp://\S+ has [\d,]+ MB of memory, and needs about [\d,]+ MB for "
+    with pytest.raises(InputError, match=rf"{said}1 thread and blocks of 100 rows, 0 MB each"):
+        pril.dask.fit(pril.OrderedLogit(classes=CLASSES), lazy(X, 100), lazy(y, 100), client=client)
 
 
 def test_a_cluster_learns_what_one_process_learns(client, capsys):

@@ -1,9 +1,16 @@
-"""The scripts in examples/ that are no pages of the gallery: walks that users take."""
+"""The scripts in examples/ that are no pages of the gallery, and what notebooks show."""
 
 import runpy
+from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+
+from pril import OrderedLogit
+from pril.inference import infer
+from pril.paper.theory import audit
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -27,6 +34,48 @@ def test_a_competition(said):
     first, *_, last = said("submission").splitlines()
     assert float(first.split()[1]) > 0.6
     assert float(last.split()[1]) > 0.6
+
+
+class Cells(HTMLParser):
+    """The texts of cells and paragraphs of a piece of HTML, which must be closed in order."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.open, self.texts = [], []
+        self.feed(source)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        assert self.open[-1] in ("td", "th", "p")
+        self.texts.append(data)
+
+
+def test_notebooks_show_tables():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a < b & c": rng.normal(size=300)})
+    y = np.digitize(X["a < b & c"] + rng.logistic(size=300), [-1.0, 1.0])
+    y = np.column_stack([y, np.minimum(y + rng.integers(0, 2, 300), 2)])
+    model = OrderedLogit(alpha=0).fit(X, y)
+    result = infer(model, X, y)
+    texts = Cells(result._repr_html_()).texts
+    wanted = [cell for line in result.cells() for cell in line if cell]
+    assert texts == [*wanted, *result.notes]
+    assert "a < b & c" in texts
+    sentence, *cells = Cells(model.coarsening_._repr_html_()).texts
+    assert sentence == str(model.coarsening_)
+    assert cells[:4] == ["rank of the label", "class 0", "class 1", "class 2"]
+    shares = [f"{share:.0%}" for _, row in sorted(model.coarsening_.table.items()) for share in row]
+    assert [cell for cell in cells if "%" in cell] == shares
+    found = audit(X, y)
+    texts = Cells(found._repr_html_()).texts
+    assert {bound.name for bound in found.bounds} <= set(texts)
+    assert f"rounds: {found.facts['rounds']}" in texts
 
 
 @pytest.mark.slow

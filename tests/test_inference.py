@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,6 @@ from pril.inference import infer, likelihood_ratio
 from pril.labels import make_intervals
 from pril.likelihood import fitting
 from pril.likelihood.mechanisms import Random
-from pril.paper import theory
 
 THETA = np.array([-1.5, 0.0, 1.2])
 W = np.array([1.0, -0.5, 0.3])
@@ -1154,21 +1152,3 @@ def test_all_steps_are_counted(n, monkeypatch):
     X, y = table(n)
     model = fitted(X, make_intervals(y, 1, 0.75, classes=range(4), random_state=0))
     assert model.n_iter_ == sum(taken)
-
-
-def test_results_are_tables_in_notebooks():
-    """All cells of the printed table, escaped, in rows of the same length."""
-    X, y = table(60)
-    frame = pd.DataFrame(X, columns=["a<b", "b", "c"])
-    model = fitted(frame, make_intervals(y, 1, 0.5, classes=range(4), random_state=0), alpha=0.3)
-    result = infer(model)
-    page = ElementTree.fromstring(f"<div>{result._repr_html_()}</div>")  # noqa: S314
-    assert [[cell.text or "" for cell in row] for row in page.iter("tr")] == result.cells()
-    assert [line.text for line in page.iter("p")] == result.notes
-    shown = model.coarsening_._repr_html_()
-    assert f"<p>{model.coarsening_}</p>" in shown
-    assert "<td>1 to 2</td><td></td><td>" in shown
-    audit = theory.audit(X, y)
-    assert f"<td>{audit.bounds[0].name}</td><td>{audit.bounds[0].observed:.6g}</td>" in (
-        audit._repr_html_()
-    )

@@ -16,7 +16,7 @@ from pril import OrderedLogit
 from pril.core.coarsening import Kinds
 from pril.core.links import LINKS
 from pril.labels import make_intervals
-from pril.likelihood.fitting import Fitting, Settings
+from pril.likelihood.fitting import FitSettings, Fitting
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.rows import InMemory
 
@@ -215,7 +215,7 @@ def test_the_posterior_has_these_derivatives(name, link):
     ends[:10] = [0, 3]
     kinds, kind = Kinds.of(ends, 4)
     rows = InMemory(X, kind, np.random.default_rng(0).uniform(0.5, 2.0, 80), kinds)
-    fitting = Fitting(rows, Settings(alpha=0.3, link=LINKS[link]))
+    fitting = Fitting(rows, FitSettings(alpha=0.3, link=LINKS[link]))
     mechanism = fitting.mechanism("offsets" if name == "free" else name)
     if name == "free":
         problem = fitting.problem(rows, mechanism)

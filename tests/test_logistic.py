@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from numba import njit
 
 from pril.core import rating
+from pril.core.coarsening import Kinds
 from pril.core.links import LINKS
-from pril.learners.boosting import compiled
+from pril.learners.boosting import compiled, held_out
+from pril.likelihood.mechanisms import Random
 from pril.online import loop
 
 numbers = st.integers(-250 * 2**30, 250 * 2**30).map(lambda k: k / 2**30) | st.integers(-250, 250)
@@ -42,12 +44,14 @@ def by_thresholds(score, cut, chances):
 
 def by_odds(score, cut):
     """Return the likelihoods of exact labels."""
-    ranks = np.arange(len(cut) - 1)
-    ends, chances = np.column_stack([ranks, ranks]), np.empty(len(ranks))
-    cuts = compiled.cuts_of(cut[1:-1], np.empty(0), ends)
-    e = rating.exp_of(np.full(len(ranks), score))
-    compiled.write_likelihoods(e, ranks, ends, np.full(len(ranks), -1), cuts, chances)
-    return chances
+    ranks, weight = np.arange(len(cut) - 1), np.ones(1, dtype=np.float32)
+    kinds = Kinds(np.column_stack([ranks, ranks]), len(ranks))
+    labels = held_out.labels_of(Random(kinds).cells, cut[1:-1], np.empty(0))
+    e = rating.exp_of(np.array([score]))
+    rows = (np.array([rank], dtype=np.int32) for rank in ranks)
+    return np.exp(
+        [held_out.kind_sums(np.empty((1, 0)), e, row, weight, labels).value for row in rows]
+    )
 
 
 def in_every_way(score, cut):
@@ -67,7 +71,8 @@ def test_all_ways_agree_with_exact_arithmetic(score, theta):
     assert (abs(by_threshold - expected) <= 1e-12 * small).all()
     # A product is exact, in the tails and between thresholds that are close.
     np.testing.assert_allclose(by_logarithm, expected, rtol=1e-12, atol=0)
-    np.testing.assert_allclose(by_exponential, expected, rtol=1e-12, atol=0)
+    likely = np.maximum(expected, compiled.LEAST_LIKELIHOOD)  # logarithms are taken of them
+    np.testing.assert_allclose(by_exponential, likely, rtol=1e-12, atol=0)
     np.testing.assert_allclose(
         LINKS["logit"].sides(cut[1:] - score).below, np.cumsum(expected), rtol=1e-12, atol=1e-300
     )

@@ -504,7 +504,7 @@ def test_a_label_in_an_array_without_dimensions_is_a_label():
 
 
 def test_labels_without_end_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("pril.online.one_row.MOST_LABELS", 5)
+    monkeypatch.setattr("pril.online.one_row.MAX_LABELS", 5)
     stream = PRIL(classes=[1, 2]).stream()
     for _ in range(50):
         stream.learn_one([1.0], float("nan"))

@@ -105,8 +105,8 @@ def test_it_is_its_slow_twin(weighted, coarsening, has_landmarks, monkeypatch):
         max_iter=8, n_iter_no_change=8, max_leaf_nodes=2, n_folds=3, min_samples_leaf=1,
         random_state=5, classes=range(3), coarsening=coarsening,
     ).fit(X, ranges, weight if weighted else None)  # fmt: skip
-    plan, beginning = begun[0]
-    known, start = beginning.known, plan.scores.astype(float)
+    plan, fit_start = begun[0]
+    known, start = fit_start.labelling, plan.scores.astype(float)
     assert model.coarsening_.mechanism == coarsening
     assert len(known.phi) == {"random": 0, "offsets": 4}[coarsening]
     losses = model.validation_loss_
@@ -785,8 +785,8 @@ def test_the_command_tells_rounds(call, tmp_path, monkeypatch):
         "fit", "rows.csv", "--label", "y", "--model", "boosting", "--set", "max_iter=3"
     )
     assert code == 0
-    said = [line for line in err.splitlines() if line.startswith("rounds: ")]
-    assert [line.split(", ")[0] for line in said] == [f"rounds: {k} of 3" for k in (1, 2, 3)]
+    said = [line for line in err.splitlines() if line.startswith("round ")]
+    assert [line.split(": ")[0] for line in said] == [f"round {k} of at most 3" for k in (1, 2, 3)]
     assert all("held-out loss" in line for line in said)
     assert said[0].endswith(" s left")
 

@@ -55,7 +55,7 @@ def test_every_row_is_as_likely_in_every_place():
 
 
 def test_more_rows_than_32_bits_can_count_have_longer_positions(monkeypatch):
-    monkeypatch.setattr(linear_engine, "MOST_SHORT", 9)
+    monkeypatch.setattr(linear_engine, "MAX_SHORT_ROWS", 9)
     assert draw(9, np.random.RandomState(0)).dtype == np.int32
     order = draw(10, np.random.RandomState(0), without=[4])
     assert order.dtype == np.int64

@@ -876,7 +876,8 @@ def test_decisions_are_told_with_their_reasons(good, call, tmp_path, monkeypatch
     ]
     assert steps
     for k, step in enumerate(steps):
-        assert re.fullmatch(rf"pril: step {k + 1}: penalised log-likelihood -\d+\.\d+", step)
+        form = rf"pril: step {k + 1}: penalised log-likelihood -\d+\.\d+, .* s left"
+        assert re.fullmatch(form, step)
     assert good(*fit) == quiet
     monkeypatch.setattr("pril.tables.training.CACHE_BYTES", 0)
     rest = ["--label=grade", "--drop=id,low,high", "--no-scale", "--no-one-hot", "--model=mpril"]

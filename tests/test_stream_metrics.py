@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pril
-from pril.online.recent_errors import IGNORED, LEAST_DEVIATION, MOST, WARM_UP, ErrorAlarm
+from pril.online.recent_errors import ALARM_LIMIT, IGNORED_RISE, MIN_DEVIATION, WARM_UP, ErrorAlarm
 from tables import GRADES, assert_same_model, make_rows, write_csv, write_jsonl
 
 ENDS = ("--lower", "low", "--upper", "high")
@@ -119,10 +119,10 @@ def slow_alarms(errors):
     for t in range(len(errors)):
         seen = np.array(errors[start : t + 1], dtype=float)
         if len(seen) > WARM_UP:
-            deviation = max(seen.std(), LEAST_DEVIATION)
-            total += (seen[-1] - seen.mean()) / deviation - IGNORED
+            deviation = max(seen.std(), MIN_DEVIATION)
+            total += (seen[-1] - seen.mean()) / deviation - IGNORED_RISE
             least = min(least, total)
-        if total - least > MOST:
+        if total - least > ALARM_LIMIT:
             rows.append(t + 1)
             start, total, least = t + 1, 0.0, 0.0
     return rows

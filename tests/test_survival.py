@@ -69,6 +69,22 @@ def test_a_maximum_is_found_where_most_classes_vanish(n, n_classes, n_sets, link
             assert score(model, X, y, moved, link) <= score(model, X, y, cuts, link) + 1e-6
 
 
+@pytest.mark.parametrize("seed", [9, 10, 11])
+def test_errors_where_the_last_thresholds_are_infinite(seed):
+    """Some classes are in open ranges only, after the last visits; the weight is 2."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(120, 1))
+    time = 8 * np.exp(X[:, 0] - rng.gumbel(size=120) / 2)
+    visit = np.cumsum(rng.integers(1, 8, (120, 20)), axis=1)
+    visit = np.minimum(visit, rng.integers(12, 30, (120, 1)))
+    low = np.where(visit < time[:, np.newaxis], visit, 0).max(axis=1)
+    high = np.where(visit >= time[:, np.newaxis], visit - 1, 29).min(axis=1)
+    y = np.column_stack([low, high])
+    model = OrderedLogit(classes=range(30), link="cloglog", alpha=0.0, coarsening="random")
+    result = infer(model.fit(X, y), X, y)
+    assert abs(result.estimate[0] - 2.0) < 4 * result.std_error[0] < 1.5
+
+
 def score(model, X, y, cuts, link):
     """Return the log-likelihood at other thresholds."""
 

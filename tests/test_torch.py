@@ -1,6 +1,7 @@
 """`pril.torch` against NumPy and `OrderedLogit`. Skipped where PyTorch is missing."""
 
 import doctest
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import log_expit, logsumexp
 from pril import OrderedLogit
 from pril.errors import PrilError
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="pip install 'pril[torch]', or make test-torch")
 
 import pril.torch  # noqa: E402
 from pril.torch import CumulativeLogits, OffsetShares, RangeLoss, range_loss  # noqa: E402
@@ -334,6 +335,10 @@ REFUSED = {
     "too high": (lambda: range_loss(ONE.repeat(2, 1), torch.tensor([1, 4])), "target, row 1: 4 is no range"),
     "too high, open below": (lambda: range_loss(ONE, torch.tensor([[-1, 4]])), "target, row 0"),
     "floats": (lambda: range_loss(ONE, torch.tensor([1.0])), "target must hold ranks as integers, got torch.float32"),
+    "an infinite weight": (lambda: range_loss(ONE, torch.tensor([1]), torch.tensor([INF])), "weight, row 0: inf is no weight"),
+    "scores of several classes": (lambda: CumulativeLogits(4)(torch.zeros(2, 3)), r"scores must have shape \(n,\) or \(n, 1\), got torch.Size\(\[2, 3\]\)"),
+    "logits of classes": (lambda: range_loss(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([1, 1])), "scores, row 1: its logits do not ascend with the classes"),
+    "thresholds that descend": (lambda: range_loss(ONE[:, 0], torch.tensor([1]), thresholds=torch.tensor([1.0, 0.0])), "scores, row 0: its logits do not ascend"),
     "another reduction": (lambda: range_loss(ONE, torch.tensor([1]), reduction="max"), "reduction must be"),
 }  # fmt: skip
 
@@ -350,6 +355,16 @@ def test_the_guide_runs():
     exec(page.partition("```py\n")[2].partition("```")[0], names)  # noqa: S102
     assert names["value"] < 0.8 < -np.log(2 / 5)
     np.testing.assert_allclose(names["proba"].sum(dim=1).detach(), 1.0, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_network_learns_digits_from_ranges(monkeypatch):
+    """Without an exact label it is off by less than half of what cross-entropy is with 2 %."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    script = Path(__file__).parents[1] / "examples" / "network_digits.py"
+    errors = runpy.run_path(str(script))["errors"]
+    assert errors["network, ranges"][0] < 0.5 * errors["network, exact labels alone"][1]
+    assert errors["network, ranges"][0] < errors["OrderedBoosting, ranges"][0]
 
 
 def test_examples_run():

@@ -1,5 +1,6 @@
 """Learning from tables: the same as in memory, and the same after any crash."""
 
+import re
 from contextlib import suppress
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 import pril
 from pril.core.registry import BY_COMMAND
+from pril.core.words import StepsSoFar
 from pril.errors import InputError
 from pril.io import model_files
 from pril.metrics import interval_absolute_error, interval_accuracy
@@ -20,7 +22,7 @@ from pril.tables.files import TableError
 from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
-from pril.tables.survey import Task
+from pril.tables.survey import CALIBRATE, EVALUATE, LEARN, Task
 from tables import (
     GRADES,
     assert_same_model,
@@ -178,20 +180,38 @@ def test_many_features_are_learned_from_rows_in_memory(tmp_path, small_blocks, m
         start(path, **options)()
 
 
-def test_a_step_is_told_with_its_likelihood(tmp_path, small_blocks, monkeypatch):
+def test_a_step_is_told_with_its_likelihood_and_the_time_left(tmp_path, small_blocks, monkeypatch):
     monkeypatch.setattr(
         "pril.likelihood.fitting.MOST_COMPARED", 50
     )  # steps to choose look at so many rows
     path, said = write(tmp_path / "t.csv", make_rows()), []
     task = Task(**{**vars(RANGES), "model": "ordered-logit"})
-    run = run_of(open_table(str(path)), task, lambda name, *_: said.append(name))
+    run = run_of(open_table(str(path)), task, lambda name, *more: said.append((name, *more)))
     run()
-    names = list(dict.fromkeys(said))
+    names = list(dict.fromkeys(name for name, *_ in said))
     assert names[:5] == ["reading", "preparing", "preparing, pass 2", "step 1", "step 1, pass 2"]
-    assert any(name.startswith("step 3 (penalised log-likelihood -") for name in names)
+    steps = [(done, most, note) for name, done, most, note in (s for s in said if len(s) == 4)]
+    assert [done for done, *_ in steps] == list(range(1, len(steps) + 1))
+    assert {most for _, most, _ in steps} == {100}
+    form = r"penalised log-likelihood (-[\d.]+), (at least \d+|\d+ to \d+) s left"
+    values = [float(re.fullmatch(form, note)[1]) for *_, note in steps]
+    assert len(values) > 2
+    assert values == sorted(values)
     report = run.describe()
     assert (report["passes"], report["steps"]) == (None, run.model.n_iter_)
     assert report["log_likelihood"] == run.model.loglik_
+
+
+def test_the_time_left_follows_from_what_steps_gain(monkeypatch):
+    """Of steps that gain a tenth of the one before, the k-th from here gains 10^-k of the last."""
+    now = 0.0
+    monkeypatch.setattr("pril.core.words.time.monotonic", lambda: now)
+    steps, value = StepsSoFar(100, 1e-8), -1000.0
+    for k in range(8):
+        now += 2.0
+        value += 10.0 ** (2 - k)
+        said = steps.add(value)
+        assert said.endswith("at least 2 s left" if k < 2 else f"2 to {2 * (10 - k)} s left")
 
 
 def test_features_too_large_for_sums_are_refused(tmp_path, small_blocks):
@@ -265,9 +285,9 @@ def test_held_out_rows_teach_nothing(tmp_path, small_blocks):
     run = start(path, holdout=0.3, shuffle=False)
     fitted, evaluation = run(), run.describe()["holdout"]
     block = pa.RecordBatch.from_pylist(rows)
-    learning = run.task.uses(0, block).learning
+    learning = run.task.uses(0, block) == LEARN
     assert 60 < (~learning).sum() < 120
-    each = [run.task.uses(k, block.slice(k, 1)).learning for k in range(300)]
+    each = [run.task.uses(k, block.slice(k, 1)) == LEARN for k in range(300)]
     assert (np.concatenate(each) == learning).all()
     kept = [row for row, chosen in zip(rows, learning, strict=True) if chosen]
     alone = start(write(tmp_path / "kept.csv", kept), holdout=0.0, shuffle=False)()
@@ -323,9 +343,8 @@ def test_ranges_are_calibrated_on_rows_kept_apart(tmp_path, small_blocks, guaran
     options = {"coverage": 0.8, "guarantee": guarantee, "model": "ordered-logit"}
     run = start(path, shuffle=False, **options)
     fitted = run()
-    learning, held_out = run.task.uses(0, pa.RecordBatch.from_pylist(rows))
-    assert not (learning & held_out).any()
-    calibration = ~(learning | held_out)
+    uses = run.task.uses(0, pa.RecordBatch.from_pylist(rows))
+    learning, held_out, calibration = (uses == use for use in (LEARN, EVALUATE, CALIBRATE))
     assert abs(held_out.mean() - 0.2) < 0.05
     assert abs(calibration.mean() - 0.16) < 0.05
     X, y = features_and_labels(rows)
@@ -356,7 +375,7 @@ def test_ranges_by_class_are_those_of_the_rows_kept_apart(tmp_path, small_blocks
     options = {"coverage": 0.5, "guarantee": guarantee, "by": "class", "model": "ordered-logit"}
     run = start(write(tmp_path / "t.csv", rows), shuffle=False, **options)
     fitted = run()
-    calibration = ~np.logical_or(*run.task.uses(0, pa.RecordBatch.from_pylist(rows)))
+    calibration = run.task.uses(0, pa.RecordBatch.from_pylist(rows)) == CALIBRATE
     X, y = features_and_labels(rows)
     twin = pril.PredictionRanges(fitted.estimator_, coverage=0.5, guarantee=guarantee, by="class")
     twin.fit(X[calibration], y[calibration])

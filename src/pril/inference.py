@@ -23,7 +23,7 @@ from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
 from pril.core.rows import batches
-from pril.core.words import aligned, html_of
+from pril.core.words import aligned, html_table
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels.resampling import check_level, read_groups
 from pril.labels.scale import read_numbers
@@ -38,7 +38,7 @@ from pril.likelihood.errors import (
     vanished,
     without_rows,
 )
-from pril.likelihood.fitting import Scale
+from pril.likelihood.fitting import SeenClasses
 from pril.likelihood.mechanisms import Free, Mechanism
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
     from pril.learners.ordered_logit import OrderedLogit
+
 
 __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likelihood_ratio"]
 
@@ -379,7 +380,7 @@ class Inference(Intervals):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_of(self.cells(), self.notes)
+        return html_table(self.cells(), self.notes)
 
     # --- What follows from them ---
 
@@ -583,9 +584,8 @@ class Inference(Intervals):
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
         tests = {name: tests[name] for name in names if name in tests}
-        return ProportionalOdds(
-            _score_test(*general, shared, own.reshape(n_cuts * width, -1).T), tests
-        )
+        every = cells.reshape(n_cuts * width, -1).T
+        return ProportionalOdds(_score_test(*general, shared, every), tests)
 
     def _intervals(
         self,
@@ -873,13 +873,13 @@ def infer(
                 f"the model keeps errors for weights={kept!r}: for others, pass X and y"
             )
         return _inference(parts, inner, known, level, per, kept == "sampling")
-    fitted, known = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
+    fitted, again = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
     errors = Errors(fitted.fit)
     if not errors.is_dense:
         raise InputError(f"{fitted.fit.problem.d:,} features are too many for a covariance")
     inner = errors.covariance(fitted.squares(fitted.fit.problem, fitted.fit.maximum.x))
-    _check_same(learner, fitted.fit, inner)
-    return _inference(parts, inner, known, level, per, fitted.is_sampled, fitted)
+    _check_same(learner, again, errors, inner)
+    return _inference(parts, inner, again.maximum_, level, per, fitted.is_sampled, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -1022,11 +1022,11 @@ def _fit_again(
     sample_weight: ArrayLike | None,
     weights: str | None,
     groups: LabelsLike | None,
-) -> tuple[_Fitted, dict[str, Any]]:
-    """Return the maximum for rows, which the model does not keep, and what it keeps of it."""
+) -> tuple[_Fitted, OrderedLogit]:
+    """Return the maximum for rows, which a model does not keep, and a model that has it."""
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
-    learning.begin(again, batch.rows)
+    learning.keep_parameters(again)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
     with warnings.catch_warnings():
@@ -1041,14 +1041,16 @@ def _fit_again(
     if fitted.is_robust and fitted.n_groups < 2:
         what = "groups must name" if groups is not None else "robust errors need"
         raise InputError(f"{what} at least 2 groups of rows, got {fitted.n_groups}")
-    return fitted, again.maximum_
+    return fitted, again
 
 
-def _check_same(learner: OrderedLogit, fit: fitting.Fit, covariance: Array) -> None:
-    """Refuse a model that is not at the maximum of these rows."""
+def _check_same(
+    learner: OrderedLogit, again: OrderedLogit, errors: Errors, covariance: Array
+) -> None:
+    """Refuse a model that is not at the maximum of these rows, where another is."""
     here = np.concatenate([learner.coef_, learner.thresholds_])
-    there = np.concatenate([fit.w, fit.theta])
-    if Errors(fit).separation.features.size:
+    there = np.concatenate([again.coef_, again.thresholds_])
+    if errors.separation.features.size:
         return  # there is no maximum
     error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
     far = np.abs(here - there) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
@@ -1072,7 +1074,7 @@ def _inference(
     """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and Scale.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
@@ -1169,7 +1171,7 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
         )
     kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
     is_empty = without_rows(kinds, known["by_kind"])
-    place = Scale.of(kinds, known["by_kind"]).place
+    place = SeenClasses.of(kinds, known["by_kind"]).place
     has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
     if known["mechanism"] == "random":
         has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)

@@ -192,19 +192,19 @@ class _Graph:
 
     def codes(self, cells: str, keys: list[Any], about: str, *, words: bool) -> str:
         """Return the position of each cell among words or numbers, NaN if it is none of them."""
-        found = [_category(key, about, words=words) for key in keys]
+        names = [_category(key, about, words=words) for key in keys]
         if words:  # not as tensors, with which onnxruntime 1.26 cannot begin
             codes = self.add(
                 "LabelEncoder",
                 cells,
                 op_domain=ML,
                 op_version=2,
-                keys_strings=found or [b""],
+                keys_strings=names or [b""],
                 values_floats=np.arange(float(len(keys))).tolist() or [np.nan],
                 default_float=np.nan,
             )
             return self.add("Cast", codes, to=DOUBLE)
-        is_key = self.add("Equal", self.add("Cast", cells, to=DOUBLE), found or [np.nan])
+        is_key = self.add("Equal", self.add("Cast", cells, to=DOUBLE), names or [np.nan])
         is_key = self.add("Cast", is_key, to=DOUBLE)  # once in a row, or never, which gives 0 / 0
         places = np.arange(float(len(keys) or 1))[:, np.newaxis]
         return self.add(
@@ -258,8 +258,8 @@ def _category(key: Any, about: str, *, words: bool) -> Any:
         with suppress(UnicodeEncodeError, OverflowError):
             if words or float(key) == key:
                 return key.encode() if words else float(key)
-    found = f"{about} has the category {shown(key)}, {reason}"
-    raise InputTypeError(f"{found}: it cannot be exported to ONNX")
+    said = f"{about} has the category {shown(key)}, {reason}"
+    raise InputTypeError(f"{said}: it cannot be exported to ONNX")
 
 
 # --- Learners ------------------------------------------------------------------------------------
@@ -289,8 +289,8 @@ def _features(graph: _Graph, learner: Any, inputs: Any) -> str:
     parts = []
     for k, (name, cells) in enumerate(zip(_feature_names(learner), names, strict=True)):
         if str(k) in categories:
-            own, words = categories[str(k)], _holds_words(learner, k)
-            parts.append(graph.codes(cells, own, f"feature {name!r}", words=words))
+            values, words = categories[str(k)], _holds_words(learner, k)
+            parts.append(graph.codes(cells, values, f"feature {name!r}", words=words))
         else:
             parts.append(graph.add("Cast", cells, to=DOUBLE))
     return graph.add("Concat", *parts, axis=1)
@@ -338,13 +338,13 @@ def _convert_learner(scope: Any, operator: Any, container: Any) -> None:
     graph = _Graph(scope, container)
     label, other, *ends = (output.full_name for output in operator.outputs)
     score, cut, unit = _score(graph, learner, _features(graph, learner, operator.inputs))
-    found, largest = graph.add("Div", score, [float(unit)]), score
-    reported = found
+    output, largest = graph.add("Div", score, [float(unit)]), score
+    reported = output
     if isinstance(learner, ProbabilityMixin):
-        found = largest = _chances(graph, learner, found, cut / unit)
+        output = largest = _chances(graph, learner, output, cut / unit)
     # The columns of classes follow `classes_`, as those of `predict_proba` do.
     columns = np.argsort(learner.order_) if _output(learner)[1] > 1 else [0]
-    graph.add("Gather", found, columns, into=other, axis=1)
+    graph.add("Gather", output, columns, into=other, axis=1)
     by_size = not isinstance(learner, ThresholdMixin)
     if by_size or getattr(learner, "decision", "") == "mode" or len(cut) == 2:  # one class: 0
         rank = graph.add("ArgMax", largest, axis=1, keepdims=0)
@@ -385,8 +385,8 @@ def _range(graph: _Graph, rank: str, score: str, cut: Any, ranges: Any) -> tuple
             ]
             return graph.add("Min", ends[0], rank), graph.add("Max", ends[1], rank)
         # A margin of zero counts if its class is inside.
-        own = graph.add("Mul", graph.add("Cast", inside, to=DOUBLE), margin + 1.0)
-        widest = graph.add("ArgMax", own, axis=1, keepdims=1)
+        inside_margin = graph.add("Mul", graph.add("Cast", inside, to=DOUBLE), margin + 1.0)
+        widest = graph.add("ArgMax", inside_margin, axis=1, keepdims=1)
         margin = graph.add("Gather", margin, widest, axis=0)
     below = graph.add("Greater", graph.add("Sub", score, cut[1:-1]), margin)
     above = graph.add("Greater", graph.add("Sub", cut[1:-1], score), margin)
@@ -426,10 +426,10 @@ def _trees(graph: _Graph, forest: Forest, categories: dict[str, list[Any]], X: s
     """Return the sum of the trees."""
     feature, value, parts = forest.feature.copy(), forest.value.copy(), [X]
     width = len(forest.mean)
-    for k, own in categories.items():
+    for k, values in categories.items():
         splits = np.flatnonzero((forest.kind == SET) & (forest.feature == int(k)))
         if len(splits):
-            outside, number = _sets(forest, splits, len(own))
+            outside, number = _sets(forest, splits, len(values))
             parts.append(graph.looked_up(X, int(k), outside))
             feature[splits], value[splits] = width + number, 0.5
             width += outside.shape[1]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from pril.errors import InputError, MissingExtraError
 
@@ -18,7 +17,7 @@ except ImportError as error:
 
 import pril
 from pril.labels import ranking
-from pril.online.one_row import MOST_LABELS
+from pril.online.one_row import LabelIntervals
 
 __all__ = [
     "IntervalAccuracy",
@@ -32,11 +31,11 @@ __all__ = [
 class Reader:
     """Reads labels as River passes them; labels from a file are all strings."""
 
-    def __init__(self, classes: Sequence[Any]) -> None:
+    def __init__(self, classes: Iterable[Any]) -> None:
         self.spellings = {str(label): label for label in classes}
         self.spellings.setdefault("", None)
 
-    def __call__(self, y: Any) -> Any:
+    def __call__(self, y: object) -> object:
         """Return a label, or the pair of its ends."""
         if isinstance(y, str):
             return self.spellings.get(y, y)
@@ -68,7 +67,7 @@ class OrdinalClassifier(base.Classifier):
     'low'
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: BaseEstimator) -> None:
         self.learner = learner
         self.model = clone(learner)
         self._stream = self.model.stream()
@@ -77,7 +76,7 @@ class OrdinalClassifier(base.Classifier):
     def __copy__(self) -> OrdinalClassifier:
         return copy.deepcopy(self)  # two streams cannot share a model
 
-    def learn_one(self, x: dict[str, Any], y: Any, w: float = 1.0) -> None:
+    def learn_one(self, x: dict[str, Any], y: object, w: float = 1.0) -> None:
         """Learn from one row.
 
         Parameters
@@ -93,7 +92,7 @@ class OrdinalClassifier(base.Classifier):
         if x or self._has_learned():  # nothing can be learned from no features
             self._stream.learn_one(x, self._read(y), w)
 
-    def predict_one(self, x: dict[str, Any], **kwargs: Any) -> Any:
+    def predict_one(self, x: dict[str, Any], **kwargs: object) -> Any:
         """Predict the label of one row.
 
         Parameters
@@ -110,7 +109,7 @@ class OrdinalClassifier(base.Classifier):
         """
         return self._stream.predict_one(x) if self._has_learned() else None
 
-    def predict_proba_one(self, x: dict[str, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: dict[str, Any], **kwargs: object) -> dict[Any, float]:
         """Return the probabilities of the classes, if the learner has them.
 
         Parameters
@@ -149,7 +148,7 @@ class _NamedClassifier(OrdinalClassifier):
 
     _learner: ClassVar[str]
 
-    def __init__(self, classes: list[Any], **parameters: Any) -> None:
+    def __init__(self, classes: list[Any], **parameters: object) -> None:
         self.classes = classes
         self.parameters = parameters
         super().__init__(getattr(pril, self._learner)(classes=classes, **parameters))
@@ -232,23 +231,11 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
         self._order = ranking.check_classes(classes)
         self._rank = {label: rank for rank, label in enumerate(self._order.tolist())}
         self._read = Reader(classes)
-        self._intervals: dict[Any, tuple[int, int]] = {}  # of labels read before
+        self._intervals = LabelIntervals(self._order, name="y_true")
 
-    def _interval(self, y_true: Any) -> tuple[int, int]:
-        """Return the lowest and the highest rank of a label."""
-        label = self._read(y_true)
-        with suppress(KeyError, TypeError):  # it is new, or a list
-            return self._intervals[label]
-        table = ranking.read([label])
-        lo, hi = ranking.to_intervals(table, self._order, name="y_true")[0].tolist()
-        if len(self._intervals) < MOST_LABELS:
-            with suppress(TypeError):  # of a label that cannot be remembered
-                self._intervals[label] = lo, hi
-        return lo, hi
-
-    def _loss(self, y_true: Any, y_pred: Any) -> int | None:
+    def _loss(self, y_true: object, y_pred: object) -> int | None:
         """Return by how many ranks a prediction misses its range; None without a label."""
-        lo, hi = self._interval(y_true)
+        lo, hi, _ = self._intervals.of(self._read(y_true))
         if hi < lo:
             return None
         if y_pred not in self._rank:
@@ -256,7 +243,7 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
         rank = self._rank[y_pred]
         return max(lo - rank, rank - hi, 0)
 
-    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+    def update(self, y_true: object, y_pred: object, w: float = 1.0) -> None:
         """Add a prediction.
 
         Parameters
@@ -271,7 +258,7 @@ class IntervalMetric(metrics.base.MeanMetric, metrics.base.ClassificationMetric)
         if self._loss(y_true, y_pred) is not None:
             super().update(y_true, y_pred, w)
 
-    def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+    def revert(self, y_true: object, y_pred: object, w: float = 1.0) -> None:
         """Undo an `update`.
 
         Parameters
@@ -316,7 +303,7 @@ class IntervalMAE(IntervalMetric):
         """A small error is better."""
         return False
 
-    def _eval(self, y_true: Any, y_pred: Any) -> Any:
+    def _eval(self, y_true: object, y_pred: object) -> int | bool | None:
         return self._loss(y_true, y_pred)
 
 
@@ -342,5 +329,5 @@ class IntervalAccuracy(IntervalMetric):
     IntervalAccuracy: 50.00%
     """
 
-    def _eval(self, y_true: Any, y_pred: Any) -> Any:
+    def _eval(self, y_true: object, y_pred: object) -> int | bool | None:
         return self._loss(y_true, y_pred) == 0

@@ -7,6 +7,7 @@ row and no others: given thresholds, memory does not grow with the number of cla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pril.core.coarsening import MOST_STEPS, OFFSETS
@@ -46,7 +47,7 @@ class CumulativeLogits(nn.Module):
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
-    def __init__(self, n_classes: int, shares: Any = None) -> None:
+    def __init__(self, n_classes: int, shares: Sequence[float] | None = None) -> None:
         super().__init__()
         if not hasattr(n_classes, "__index__") or n_classes < 2:
             raise InputError(f"n_classes must be a whole number of at least 2, got {n_classes!r}")
@@ -67,7 +68,7 @@ class CumulativeLogits(nn.Module):
 
     def forward(self, score: Tensor) -> Tensor:
         """Return the logits of P(y <= k) for scores of shape (n,) or (n, 1)."""
-        return self.thresholds - score.reshape(-1, 1)
+        return self.thresholds - _column(score)
 
     def probabilities(self, score: Tensor) -> Tensor:
         """Return the probability of each class, lowest first."""
@@ -156,26 +157,29 @@ def range_loss(
     >>> range_loss(logits, torch.tensor([[0, 1], [2, -1]]), reduction="none")
     tensor([0.3133, 2.1269])
     """
-    K, lo, hi, labelled = _read(scores, target, thresholds)
     if reduction not in ("none", "mean", "sum"):
         raise InputError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+    K, lo, hi, labelled = _read(scores, target, thresholds)
     cuts = _in_full(scores if thresholds is None else thresholds)
-    f = 0.0 if thresholds is None else _in_full(scores).reshape(-1)
-    log = _log_between(cuts, f, lo, hi + 1)
+    f = None if thresholds is None else _in_full(_column(scores))
+    log = _log_between(cuts, f, lo, hi)
     if offsets is not None:
         more = hi - lo - 1
         given = offsets.chances(K).to(log.dtype)[more.clamp(0, WIDEST - 2), lo]
         classes = [(lo + j).clamp(max=K - 1) for j in range(WIDEST)]
-        parts = torch.stack([_log_between(cuts, f, y, y + 1) for y in classes], dim=1)
+        parts = torch.stack([_log_between(cuts, f, y, y) for y in classes], dim=1)
         parts = parts + torch.where(given > 0, given, 1.0).log()
         parts = parts.masked_fill(given == 0, -torch.inf)
-        log = torch.where((more >= 0) & (more < WIDEST - 1), parts.logsumexp(1), log)
-    share = labelled.to(log.dtype) * (1.0 if weight is None else _checked(weight, len(log)))
-    loss = -log * share
+        narrow = labelled & (more >= 0) & (more < WIDEST - 1)
+        log = torch.where(narrow, parts.logsumexp(1), log)
+    # The logarithm of a row without a label is 0.
+    loss = -log if weight is None else -log * _checked(weight, len(log))
     if reduction == "none":
         return loss
-    whole = share.sum()
-    return loss.sum() / torch.where(whole > 0, whole, 1.0) if reduction == "mean" else loss.sum()
+    if reduction == "sum":
+        return loss.sum()
+    whole = labelled.sum() if weight is None else (labelled * weight).sum()
+    return loss.sum() / (whole + (whole == 0))
 
 
 class RangeLoss(nn.Module):
@@ -213,8 +217,22 @@ class RangeLoss(nn.Module):
         thresholds: Tensor | None = None,
     ) -> Tensor:
         """Return the loss; the arguments are those of `range_loss`."""
-        options: dict[str, Any] = {"offsets": self.offsets, "reduction": self.reduction}
-        return range_loss(scores, target, weight, thresholds=thresholds, **options)
+        return range_loss(
+            scores,
+            target,
+            weight,
+            thresholds=thresholds,
+            offsets=self.offsets,
+            reduction=self.reduction,
+        )
+
+
+def _column(scores: Tensor) -> Tensor:
+    """Return scores as one column; several of a row would be taken for rows."""
+    n = len(scores)
+    if scores.shape not in ((n,), (n, 1)):
+        raise InputError(f"scores must have shape (n,) or (n, 1), got {scores.shape}")
+    return scores.reshape(-1, 1)
 
 
 def _in_full(values: Tensor) -> Tensor:
@@ -222,27 +240,52 @@ def _in_full(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
-def _log_between(cuts: Tensor, f: Tensor | float, lower: Tensor, upper: Tensor) -> Tensor:
-    """Return log P of the classes between two cuts; cut k is below class k, the first infinite."""
+class _LogDifference(torch.autograd.Function):
+    """log(sigmoid(b) - sigmoid(a)) in few steps: on a graphics card each one has to be started."""
 
-    def at(k: Tensor) -> Tensor:
-        inner = (k - 1).clamp(0, cuts.shape[-1] - 1)
-        cut = cuts[inner] if cuts.ndim == 1 else cuts.gather(1, inner[:, None])[:, 0]
-        return torch.where(k > cuts.shape[-1], torch.inf, torch.where(k > 0, cut, -torch.inf))
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        # Where both are equal, the chance is tiny.
+        gap = (b - a).clamp(min=torch.finfo(b.dtype).tiny)
+        ctx.save_for_backward(a, b, gap)
+        tails = functional.logsigmoid(b) + functional.logsigmoid(-a)
+        return tails + torch.log(-torch.expm1(-gap))
 
-    a, b = at(lower), at(upper)
-    gap = (a - b).clamp(max=-torch.finfo(cuts.dtype).tiny)  # equal cuts: a chance that is tiny
-    tails = functional.logsigmoid(b - f) + functional.logsigmoid(f - a)
-    return tails + torch.log(-torch.expm1(gap))
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
+        a, b, gap = ctx.saved_tensors
+        apart = 1.0 / torch.expm1(gap)
+        return -slope * (torch.sigmoid(a) + apart), slope * (torch.sigmoid(-b) + apart)
+
+
+def _log_between(cuts: Tensor, f: Tensor | None, lo: Tensor, hi: Tensor) -> Tensor:
+    """Return log P(lo <= y <= hi); `cuts` are thresholds with scores f, or logits."""
+    last = cuts.shape[-1] - 1
+    places = torch.stack([lo - 1, hi], dim=1).clamp(0, last)
+    logits = cuts.gather(1, places) if f is None else cuts[places] - f
+    a = logits[:, 0].masked_fill(lo == 0, -torch.inf)
+    b = logits[:, 1].masked_fill(hi > last, torch.inf)
+    if a.device.type == "cpu":  # a graphics card would have to wait
+        _refuse_row("scores", a > b, "its logits do not ascend with the classes")
+    log: Tensor = _LogDifference.apply(a, b)
+    return log
+
+
+def _refuse_row(name: str, wrong: Tensor, reason: str, values: Tensor | None = None) -> None:
+    """Raise an error that names the first wrong row."""
+    if bool(wrong.any()):
+        row = int(wrong.int().argmax())
+        value = "" if values is None else f"{values[row].tolist()} "
+        raise RowError(name, row, value + reason)
 
 
 def _checked(weight: Tensor, n: int) -> Tensor:
     """Return weights; refuse what would be multiplied with other rows."""
     if weight.shape != (n,):
         raise InputError(f"weight must have shape ({n},), got {weight.shape}")
-    if weight.device.type == "cpu" and not bool((weight >= 0).all()):
-        row = int((weight >= 0).int().argmin())
-        raise RowError("weight", row, f"{weight[row].item()} is no weight of a row")
+    if weight.device.type == "cpu":
+        usable = (weight >= 0) & weight.isfinite()
+        _refuse_row("weight", ~usable, "is no weight of a row", weight)
     return weight
 
 
@@ -253,8 +296,6 @@ def _read(
     n = len(scores)
     if thresholds is None and scores.ndim != 2:
         raise InputError(f"scores must be logits, or come with thresholds; got {scores.shape}")
-    if thresholds is not None and scores.shape not in ((n,), (n, 1)):
-        raise InputError(f"scores must have shape (n,) or (n, 1), got {scores.shape}")
     if not scores.is_floating_point():
         raise InputTypeError(f"scores must be floating-point numbers, got {scores.dtype}")
     if thresholds is not None and thresholds.ndim != 1:
@@ -266,11 +307,9 @@ def _read(
         raise InputTypeError(f"target must hold ranks as integers, got {target.dtype}")
     ends = target.long() if target.ndim == 2 else target.long()[:, None]
     lo, hi = ends[:, 0], ends[:, -1]
-    labelled = (lo >= 0) | (hi >= 0)
+    labelled = ends.amax(dim=1) >= 0
     lo, hi = lo.clamp(min=0), torch.where(hi < 0, K - 1, hi)
-    wrong = (lo > hi) | (hi >= K)
-    if target.device.type == "cpu" and bool(wrong.any()):  # a graphics card would have to wait
-        row = int(wrong.int().argmax())
-        reason = f"{target[row].tolist()} is no range of the ranks 0 to {K - 1}"
-        raise RowError("target", row, reason)
+    if target.device.type == "cpu":
+        reason = f"is no range of the ranks 0 to {K - 1}"
+        _refuse_row("target", (lo > hi) | (hi >= K), reason, target)
     return K, lo, hi, labelled

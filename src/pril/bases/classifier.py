@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,8 +18,9 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pril.bases.engine import Engine
 from pril.bases.weights import mean_over_rows
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.links import LOGIT, Link
 from pril.core.rating import Ratings
 from pril.core.rows import batches, n_rows, rows_within
@@ -48,15 +49,15 @@ def naming_rows(rows: Array | Sequence[int]) -> Iterator[None]:
 # --- Rating rows ---------------------------------------------------------------------------------
 
 
-def rows_to_rate(model: OrdinalLearner, X: Any) -> Any:
+def rows_to_rate(model: OrdinalLearner, X: FeaturesLike) -> Any:
     """Return the rows of X, checked, for a learner that can rate them."""
     check_ready(model)
     return model.engine.read(model, X, reset=False, min_rows=1)
 
 
-def dense_rows(model: OrdinalLearner, X: Any) -> Array:
+def dense_rows(model: OrdinalLearner, X: FeaturesLike) -> Array:
     """Return the rows of X, checked, as a matrix of float64."""
-    rows: Any = rows_to_rate(model, X)
+    rows = rows_to_rate(model, X)
     if hasattr(rows, "indptr"):
         shape = len(rows.indptr) - 1, model.n_features_in_
         dense = csr_array((rows.data, rows.indices, rows.indptr), shape=shape).toarray()
@@ -72,18 +73,21 @@ def check_ready(model: OrdinalLearner) -> None:
     model.check_parameters()
 
 
-def rate(model: OrdinalLearner, X: Any) -> Ratings:
+def rate(model: OrdinalLearner, X: FeaturesLike) -> Ratings:
     """Return ranks and scores of the rows of X, and the thresholds, as they are reported."""
     return rate_rows(model, rows_to_rate(model, X))
 
 
-def rate_rows(model: OrdinalLearner, rows: Any) -> Ratings:
+def rate_rows(model: OrdinalLearner, rows: tuple[Any, ...]) -> Ratings:
     """Return ranks and scores of rows that have been checked."""
     return model.engine.rate(model.memory_, rows)
 
 
 def rate_in_batches(
-    model: OrdinalLearner, rows: Any, answer: Callable[[Ratings, slice], Array], width: int = 1
+    model: OrdinalLearner,
+    rows: tuple[Any, ...],
+    answer: Callable[[Ratings, slice], Array],
+    width: int = 1,
 ) -> Array:
     """Return an answer for each row, made batch by batch so that little memory is needed.
 
@@ -116,7 +120,7 @@ class _NoProbabilities:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, learner: Any, kind: type) -> Any:
+    def __get__(self, learner: object, kind: type) -> NoReturn:
         raise AttributeError(
             f"{kind.__name__} has no {self.name}: use OrderedLogit or OrderedBoosting, which have "
             "probabilities"
@@ -137,13 +141,13 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
 
     @property
     @abstractmethod
-    def engine(self) -> Any:
+    def engine(self) -> Engine[Any, Any]:
         """How it learns and rates, by its parameters."""
 
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be used."""
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: FeaturesLike) -> Array:
         """Predict a label for each row.
 
         Parameters
@@ -159,7 +163,9 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
         rows = rows_to_rate(self, X)
         return rate_in_batches(self, rows, lambda rated, _: self.order_[rated.rank])
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: FeaturesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the share of predictions inside their interval: accuracy, for exact labels.
 
         Parameters
@@ -183,8 +189,8 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
         def find_hits(rated: Ratings, batch: slice) -> Array:
             labels = table.take(batch)
             intervals = ranking.to_intervals(labels, self.order_, allow_unknown=True)
-            known = (intervals != ranking.UNKNOWN).all(axis=1)
-            hits = known & (ranking.interval_loss(intervals, rated.rank) == 0)
+            in_order = (intervals != ranking.UNKNOWN).all(axis=1)
+            hits = in_order & (ranking.interval_loss(intervals, rated.rank) == 0)
             return np.column_stack([hits, labels.labelled()])
 
         hits, labelled = rate_in_batches(self, rows, find_hits).T
@@ -198,7 +204,7 @@ class OrdinalLearner(ClassifierMixin, BaseEstimator, ABC):
 
     # --- Copies and files ---
 
-    def __getstate__(self) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for copies and files, as plain data."""
         state = dict(super().__getstate__())
         if "memory_" in state:
@@ -230,7 +236,7 @@ class ThresholdMixin:
         _, cut, unit = self.engine.parameters(self.memory_)
         return cut[1:-1] / unit + self.median
 
-    def latent(self: Any, X: Any) -> Array:
+    def latent(self: Any, X: FeaturesLike) -> Array:
         """Return the score f(x) that the thresholds cut into classes.
 
         Parameters
@@ -246,7 +252,7 @@ class ThresholdMixin:
         rows = rows_to_rate(self, X)
         return rate_in_batches(self, rows, lambda rated, _: rated.scores[:, 0])
 
-    def decision_function(self: Any, X: Any) -> Array:
+    def decision_function(self: Any, X: FeaturesLike) -> Array:
         """Return how far each score lies inside each class.
 
         Parameters
@@ -315,7 +321,7 @@ class ProbabilityMixin:
     def _label_chances(self, intervals: Array) -> Array:
         """Return for each label the relative chance that a row of each class is given it."""
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: FeaturesLike) -> Array:
         """Return the logarithms of the probabilities of the classes.
 
         Parameters
@@ -332,7 +338,7 @@ class ProbabilityMixin:
             X, lambda scores, cut: by_class(self.order_, self.log_chances(scores, cut))
         )
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: FeaturesLike) -> Array:
         """Return the probabilities of the classes.
 
         Parameters
@@ -348,7 +354,7 @@ class ProbabilityMixin:
         logs = self.predict_log_proba(X)
         return np.exp(logs, out=logs)
 
-    def predict_cumulative(self, X: Any) -> Array:
+    def predict_cumulative(self, X: FeaturesLike) -> Array:
         """Return the probabilities to be at or below each class.
 
         Parameters
@@ -373,7 +379,7 @@ class ProbabilityMixin:
         """
         return self._from_scores(X, lambda scores, cut: self._below(scores, cut[1:]))
 
-    def posterior(self, X: Any, y: Any) -> Array:
+    def posterior(self, X: FeaturesLike, y: LabelsLike) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.
 
         A range weighs its classes by how often rows of each class are given that range, as far as
@@ -414,7 +420,7 @@ class ProbabilityMixin:
             joint[certain] = np.log(chances[certain])
         return by_class(self.order_, softmax(joint, axis=1))
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: FeaturesLike) -> Array:
         """Return how strongly each class is preferred, by the rule that `decision` names.
 
         Parameters
@@ -434,7 +440,7 @@ class ProbabilityMixin:
             return self.predict_log_proba(X)
         return super().decision_function(X)  # type: ignore[misc]
 
-    def _from_scores(self: Any, X: Any, answer: Callable[[Array, Array], Array]) -> Array:
+    def _from_scores(self: Any, X: FeaturesLike, answer: Callable[[Array, Array], Array]) -> Array:
         """Return an answer for each row and class, made of a column of scores and thresholds."""
         return rate_in_batches(
             self,

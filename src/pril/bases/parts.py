@@ -6,10 +6,11 @@ import warnings
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 
 from pril.bases.classifier import OrdinalLearner
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike
 from pril.errors import InputTypeError
 
 
@@ -18,10 +19,10 @@ class Parts(NamedTuple):
 
     wrappers: list[Any]  # pipelines, ranges, frozen estimators and searches, outermost first
     steps: list[tuple[str, Any]]  # before the learner, without those that do nothing
-    learner: Any
+    learner: Any  # an `OrdinalLearner`, with all that only some have
 
     @classmethod
-    def of(cls, model: Any) -> Parts:
+    def of(cls, model: BaseEstimator) -> Parts:
         """Take a model apart."""
         wrappers: list[Any] = []
         steps: list[tuple[str, Any]] = []
@@ -92,7 +93,7 @@ class Parts(NamedTuple):
         # Landmarks are added to the features; other steps may change those of words.
         return hasattr(first, "centre_words") and all(hasattr(one, "landmarks_") for one in others)
 
-    def centre_words(self, weights: Any, **options: Any) -> tuple[Any, Any]:
+    def centre_words(self, weights: Array, **options: object) -> tuple[Array, Array]:
         """Return weights with those of words relative to their mean, and the sum of these means.
 
         See `ColumnEncoder.centre_words`. Without an encoder, weights stay as they are.
@@ -107,12 +108,12 @@ class Parts(NamedTuple):
         steps = [part.steps[-1][0] for part in self.wrappers if _steps_of(part)]
         return "__".join([*steps, name])
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: FeaturesLike) -> Any:
         """Return the features of rows, as the learner takes them."""
         return self.pipeline.transform(X) if self.steps else X
 
 
-def part_of(model: Any) -> Any:
+def part_of(model: BaseEstimator) -> BaseEstimator | None:
     """Return the last step of a pipeline, or the estimator that another one wraps, else None."""
     if steps := _steps_of(model):
         return steps[-1][1]
@@ -123,14 +124,14 @@ def part_of(model: Any) -> Any:
     return getattr(model, "best_estimator_", None)  # of a fitted search
 
 
-def learns(model: Any) -> bool:
+def learns(model: BaseEstimator) -> bool:
     """Tell whether any part of a model would learn in `fit`."""
     if steps := _steps_of(model):
         return any(_does_something(step) and learns(step) for _, step in steps)
     return not isinstance(model, FrozenEstimator)
 
 
-def model_name(model: Any) -> str:
+def model_name(model: BaseEstimator | str) -> str:
     """Return what a model is, in short: Pipeline(StandardScaler, PRIL)."""
     if isinstance(model, str):
         return model
@@ -141,18 +142,18 @@ def model_name(model: Any) -> str:
     return f"{name}({', '.join(map(model_name, inner))})" if inner else name
 
 
-def _steps_of(model: Any) -> list[tuple[str, Any]]:
+def _steps_of(model: BaseEstimator) -> list[tuple[str, Any]]:
     """Return the steps of a pipeline, none of another model."""
     if isinstance(model, FrozenEstimator):  # which has the attributes of what it wraps
         return []
     return getattr(model, "steps", [])
 
 
-def _is_ranges(model: Any) -> bool:
+def _is_ranges(model: BaseEstimator) -> bool:
     return hasattr(type(model), "predict_range")
 
 
-def _does_something(step: Any) -> bool:
+def _does_something(step: object) -> bool:
     return step is not None and step != "passthrough"
 
 
@@ -176,8 +177,8 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
             units = units / step.scale_
         elif isinstance(step, ColumnTransformer):
             for name, inner in _branches(step):
-                own = step.output_indices_[name]
-                units[own] *= units_of_features(inner, own.stop - own.start)
+                columns = step.output_indices_[name]
+                units[columns] *= units_of_features(inner, columns.stop - columns.start)
             return units
         elif hasattr(step, "units"):  # a ColumnEncoder
             return units * step.units()
@@ -251,7 +252,7 @@ def reference_of_words(parts: Parts, at: Literal["mean", "reference"] = "mean") 
     return None
 
 
-def _branches(transformer: Any) -> list[tuple[str, list[tuple[str, Any]]]]:
+def _branches(transformer: BaseEstimator) -> list[tuple[str, list[tuple[str, Any]]]]:
     """Return name and steps of each part of a ColumnTransformer."""
     return [
         (name, getattr(part, "steps", [(name, part)]))

@@ -18,7 +18,7 @@ from pril.labels import ranking
 MOST_WEIGHT = 1e100
 
 
-def read_weights(sample_weight: Any, n: int) -> Array:
+def read_weights(sample_weight: ArrayLike, n: int) -> Array:
     """Return the weights of n rows, each of them finite and not negative."""
     check_cells(sample_weight, "sample_weight")
     try:
@@ -62,7 +62,7 @@ def mean_over_rows(
 
 
 def class_weights(
-    class_weight: Any, order: Array, intervals: Any, counts: ArrayLike = 1.0
+    class_weight: dict[Any, Any] | str | None, order: Array, intervals: Any, counts: ArrayLike = 1.0
 ) -> Array | None:
     """Return the weight of each class, lowest first; None if all classes weigh the same.
 

@@ -30,16 +30,15 @@ def fit(
     table: opt.TableOptions,
     csv: opt.CsvOptions,
     options: opt.FitOptions,
+    *,
     output: Annotated[
         Path | None,
         Option("--output", "-o", help="Model file to write; else TABLE's name with .pril."),
     ] = None,
-    checkpoint: Path | None = None,
-    checkpoint_every: int | None = None,
+    saving: opt.CheckpointOptions,
     cluster: str | None = None,
     workers: int | None = None,
     overwrite: bool = False,
-    *,
     printer: Printer,
 ) -> None:
     """Learn a model from a table of any size.
@@ -56,18 +55,16 @@ def fit(
         opened = table.open(csv, brackets=options.brackets)
         output = output or opt.model_file(table.table)
         opt.check_output(output, opened.files, opt.MODEL, overwrite)
-        _check_meaning(options, checkpoint)
+        _check_meaning(options, saving.checkpoint)
         if cluster is None and workers is None:
             run: Run = run_of(opened, task, stack.enter_context(printer.progress()))
-        elif checkpoint:
+        elif saving.checkpoint:
             raise InputError(
                 "--checkpoint cannot be used on a cluster: Dask computes again what is lost"
             )
         else:
             run = _cluster_run(opened, task, cluster, workers, printer, stack)
-        saved = stack.enter_context(
-            opt.checkpoint_in(checkpoint, checkpoint_every, output, usual=1_000_000)
-        )
+        saved = stack.enter_context(saving.held(output, usual=1_000_000))
         try:
             fitted = run(saved)
         except TableError:  # the corrected table is another one: the checkpoint is useless
@@ -77,7 +74,7 @@ def fit(
         report = run.describe()
         model_files.write(fitted, output, kind="model", notes=report)
     if saved and saved.is_resumed:
-        printer.note(f"resumed   from the checkpoint in {checkpoint}")
+        printer.note(f"resumed   from the checkpoint in {saving.checkpoint}")
     printer.result({**report, "model": str(output)}, _lines(report, output))
 
 
@@ -112,7 +109,7 @@ def _cluster_run(
     stack: ExitStack,
 ) -> Run:
     from pril.dask.client import connected
-    from pril.tables.cluster import cluster_run
+    from pril.tables.cluster import ClusterRun
 
     if cluster is not None and workers is not None:
         raise InputError("--cluster and --workers: choose one")
@@ -126,7 +123,7 @@ def _cluster_run(
             "another model"
         )
     client = stack.enter_context(connected(cluster, workers))
-    return cluster_run(table, task, client, printer.shows_progress and sys.stdout.isatty())
+    return ClusterRun(table, task, client, printer.shows_progress and sys.stdout.isatty())
 
 
 def _lines(report: dict[str, Any], output: Path) -> list[str]:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
@@ -25,7 +25,7 @@ from pril.errors import InputError
 if TYPE_CHECKING:
     from pril.labels.scale import Scale
     from pril.tables.checkpoints import Checkpoint
-    from pril.tables.files import Table
+    from pril.tables.files import Table, TableFile
     from pril.tables.label_columns import LabelKind
     from pril.tables.model import LoadedModel
     from pril.tables.survey import Task
@@ -591,7 +591,7 @@ SUFFIXES = {MODEL: (".pril",), PAGE: (".html", ".htm"), GRAPH: (".onnx",)}
 
 
 def check_output(
-    output: Path, inputs: list[Path], kind: str | None = None, overwrite: bool = False
+    output: Path, inputs: Sequence[TableFile], kind: str | None = None, overwrite: bool = False
 ) -> None:
     """Refuse, before any work, an output that cannot be written or that would destroy a file.
 
@@ -633,28 +633,34 @@ def resolved(path: Path) -> Path:
     return path.resolve()
 
 
-@contextmanager
-def checkpoint_in(
-    folder: Path | None, every: int | None, output: Path | None, *, usual: int
-) -> Iterator[Checkpoint | None]:
-    """Yield the checkpoint in a folder, None without a folder; remove it when the work is done.
+@dataclass
+class CheckpointOptions:
+    """Where a run keeps what it has learned so far."""
 
-    If it is not said every how many rows it is written, it is the usual number.
-    """
-    from pril.io.model_files import CHECKPOINT
-    from pril.tables.checkpoints import Checkpoint
+    checkpoint: Path | None = None
+    checkpoint_every: int | None = None
 
-    if folder is None:
-        if every is not None:
-            raise InputError(
-                "--checkpoint-every is about checkpoints: pass --checkpoint FOLDER too"
-            )
-        yield None
-        return
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--checkpoint {folder} is a file: pass a folder")
-    checkpoint = Checkpoint(folder / CHECKPOINT, usual if every is None else every)
-    if output and resolved(output) == resolved(checkpoint.path):
-        raise InputError(f"{output} is the checkpoint itself: write the model to another file")
-    with checkpoint.held():
-        yield checkpoint
+    @contextmanager
+    def held(self, output: Path | None, *, usual: int) -> Iterator[Checkpoint | None]:
+        """Yield the checkpoint, None without a folder; remove it when the work is done.
+
+        Without `checkpoint_every`, it is written every usual number of rows.
+        """
+        from pril.io.model_files import CHECKPOINT
+        from pril.tables.checkpoints import Checkpoint
+
+        folder, every = self.checkpoint, self.checkpoint_every
+        if folder is None:
+            if every is not None:
+                raise InputError(
+                    "--checkpoint-every is about checkpoints: pass --checkpoint FOLDER too"
+                )
+            yield None
+            return
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"--checkpoint {folder} is a file: pass a folder")
+        checkpoint = Checkpoint(folder / CHECKPOINT, usual if every is None else every)
+        if output and resolved(output) == resolved(checkpoint.path):
+            raise InputError(f"{output} is the checkpoint itself: write the model to another file")
+        with checkpoint.held():
+            yield checkpoint

@@ -17,9 +17,10 @@ from pril.online.compile_time import compile_time
 
 FIRST_SECONDS = 1.0  # of silence at the start
 PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
+NOTES = 5  # in this time, at most: steps and rounds with what they have reached
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Return a result with None for numbers that JSON does not have: NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
@@ -115,26 +116,27 @@ def _clock() -> float:
 def _progress_lines(unit: str) -> Callable[..., None]:
     """Return a function that prints a line after a second, and then every ten.
 
-    It has units, their share and units a second; or, of something else, a number and a note.
+    It has units, their share and units a second; or, of something else, a number and a note. Notes
+    are printed more often, whatever was printed between them.
     """
-    printed, last_name, before = _clock(), "", 0
+    printed, noted, last_name, before = _clock(), _clock(), "", 0
     pause = min(FIRST_SECONDS, PROGRESS_SECONDS)
 
     def update(name: str, done: int, total: int | None, note: str = "") -> None:
-        nonlocal printed, last_name, before, pause
+        nonlocal printed, noted, last_name, before, pause
+        now = _clock()
+        if note:
+            if now - noted >= PROGRESS_SECONDS / NOTES:
+                print(f"{name} {done:,} of at most {total:,}: {note}", file=sys.stderr)
+                printed = noted = _clock()
+            return
         before, last_name = before if name == last_name else 0, name
-        seconds = _clock() - printed
-        if seconds < pause:
+        if now - printed < pause:
             return
         share = f" ({done / total:.0%})" if total else ""
-        speed = (done - before) / max(seconds, 1e-9)
+        speed = (done - before) / max(now - printed, 1e-9)
         pace = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
-        said = (
-            f"{done:,} of {total:,}, {note}"
-            if note
-            else f"{count(done, unit)}{share}, {pace} {unit}s/s"
-        )
-        print(f"{name}: {said}", file=sys.stderr)
+        print(f"{name}: {count(done, unit)}{share}, {pace} {unit}s/s", file=sys.stderr)
         printed, before, pause = _clock(), done, PROGRESS_SECONDS
 
     return update

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from pril.core import words
 from pril.errors import InputError, naming_file, shown
 
 if TYPE_CHECKING:
+    from pril.bases.classifier import OrdinalLearner
     from pril.online.recent_errors import ErrorReports
     from pril.tables.files import Table
     from pril.tables.label_columns import LabelKind
@@ -207,7 +208,7 @@ def show(
     printer.result(result, lines)
 
 
-def _coarsening(learner: Any) -> dict[str, Any] | None:
+def _coarsening(learner: OrdinalLearner) -> dict[str, Any] | None:
     """Return how classes become ranges, as a learner found it, as plain data."""
     from pril.core.coarsening import offset_name
 
@@ -219,7 +220,7 @@ def _coarsening(learner: Any) -> dict[str, Any] | None:
     }
 
 
-def _weights_are(learner: Any) -> str:
+def _weights_are(learner: OrdinalLearner) -> str:
     """Return what the weights of a learner's features are called."""
     return "importances" if hasattr(learner, "feature_importances_") else "weights"
 
@@ -320,13 +321,71 @@ def export(
     printer.result(result, lines)
 
 
+@dataclass
+class NewModel:
+    """What a stream begins with if there is no model yet."""
+
+    classes: Annotated[
+        str | None, Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high.")
+    ] = None
+    learner: opt.Learner = "ordered-logit"
+    parameters: list[str] | None = None
+    half_life: float | None = None
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """The classes, lowest first."""
+        return None if self.classes is None else opt.split_names("--classes", self.classes)
+
+    def load_or_begin(self, model: Path, labels: opt.LabelOptions) -> LoadedModel:
+        """Return a model from a file or, if there is none and classes are given, a new one."""
+        from pril.tables.stream import blank_model
+
+        given = opt.split_assignments(self.parameters)
+        if model.exists():
+            if given:
+                raise InputError(f"--set is for a new model, and {model} exists: leave out --set")
+            loaded = _load(model)
+            order = tuple(map(str, loaded.learner.order_))
+            if self.order not in (None, order):
+                raise InputError(
+                    f"{model} exists, and has the classes {', '.join(order)}: leave out --classes, "
+                    "or choose another name for a new model"
+                )
+        elif self.order is None:
+            raise InputError(
+                f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
+                "first"
+            )
+        elif not (kind := labels.kind()).columns:
+            raise InputError(opt.NO_LABELS)
+        else:
+            loaded = blank_model(model, self.order, kind, self.learner, given)
+        if self.half_life is not None:
+            loaded.set_half_life(self.half_life)
+        return loaded
+
+
+@dataclass
+class StreamAnswers:
+    """What a stream answers, and what it says of its answers."""
+
+    every: int | None = None
+    metrics: Path | None = None
+    key: str | None = None
+    note: str | None = None
+    proba: Annotated[
+        bool, Option("--proba", help="Print probabilities too, if the model has them.")
+    ] = False
+    on_error: Literal["stop", "skip"] = "stop"
+    strict: bool = False
+
+
 def stream(
     model: opt.ModelArgument,
     labels: opt.LabelOptions,
-    classes: Annotated[
-        str | None, Option(help="Begin a new MODEL with these classes, lowest first: low,mid,high.")
-    ] = None,
-    learner: opt.Learner = "ordered-logit",
+    begun: NewModel,
+    *,
     output: Annotated[
         Path | None,
         Option(
@@ -335,22 +394,10 @@ def stream(
             help="Model file to write; may be MODEL itself, and is with --classes.",
         ),
     ] = None,
-    checkpoint: Path | None = None,
-    checkpoint_every: int | None = None,
-    every: int | None = None,
-    metrics: Path | None = None,
-    half_life: float | None = None,
-    parameters: list[str] | None = None,
-    key: str | None = None,
-    note: str | None = None,
-    proba: Annotated[
-        bool, Option("--proba", help="Print probabilities too, if the model has them.")
-    ] = False,
-    on_error: Literal["stop", "skip"] = "stop",
-    strict: bool = False,
+    saving: opt.CheckpointOptions,
+    answers: StreamAnswers,
     again: bool = False,
     overwrite: bool = False,
-    *,
     printer: Printer,
 ) -> None:
     """Predict rows from stdin, JSON Lines, and learn from those that have a label.
@@ -363,86 +410,53 @@ def stream(
     from pril.tables.stream import LineStream, Stopped, StreamRun
 
     printer.stream = sys.stderr
-    output = model if output is None and classes is not None else output
-    if note is not None and not (output or checkpoint):
+    output = model if output is None and begun.classes is not None else output
+    if answers.note is not None and not (output or saving.checkpoint):
         raise InputError("--note keeps a value with the model: pass -o FILE or --checkpoint too")
     if output:
         in_place = opt.resolved(output) == opt.resolved(model)
         opt.check_output(output, [], opt.MODEL, overwrite or in_place)
     with ExitStack() as stack:
-        saved = stack.enter_context(
-            opt.checkpoint_in(checkpoint, checkpoint_every, output, usual=100_000)
-        )
-        log = stack.enter_context(_metrics_file(metrics, every, model, output))
+        saved = stack.enter_context(saving.held(output, usual=100_000))
+        log = stack.enter_context(_metrics_file(answers, model, output))
         if output:  # two streams that replace one model would lose what one of them learned
             stack.enter_context(hold(lock_of(output), str(output)))
-        given = opt.split_assignments(parameters)
-        order = None if classes is None else opt.split_names("--classes", classes)
-        loaded = _load_or_begin(model, order, labels, learner, given)
+        loaded = begun.load_or_begin(model, labels)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
         kind = labels.with_marks(kind, opt.CsvOptions())
-        if half_life is not None:
-            loaded.set_half_life(half_life)
-        options = StreamOptions(key, proba, on_error == "skip", note, strict)
+        skips, strict, every = answers.on_error == "skip", answers.strict, answers.every
+        options = StreamOptions(answers.key, answers.proba, skips, answers.note, strict)
         lines = LineStream(loaded, kind, options)
         if kind.columns and not output:
             printer.note("what is learned is not saved: pass -o FILE")
         tell, warn = _error_table(printer, log, every), partial(_warn_of_errors, printer, log)
         run = StreamRun(lines, sys.stdout.buffer, tell, saved, ErrorReports(every), warn)
-        more = {"set": given, "strict": strict}  # that change what a run learns
-        settings = {"half-life": half_life, **{name: own for name, own in more.items() if own}}
+        # What changes what a run learns.
+        more = {"set": opt.split_assignments(begun.parameters), "strict": strict}
+        given = {name: value for name, value in more.items() if value}
+        settings = {"half-life": begun.half_life, **given}
         try:
             done = run.run_into(output, sys.stdin.fileno(), settings, again)
         except Stopped:
             printer.note("stopped; run the same command to go on" if saved else "stopped")
             raise typer.Exit(1) from None
     if saved and saved.is_resumed:
-        printer.note(f"resumed from the checkpoint in {checkpoint}")
+        printer.note(f"resumed from the checkpoint in {saving.checkpoint}")
     result = done.to_dict(loaded.learner.order_)
     printer.result(result, words.evaluation_lines(result))
 
 
-def _load_or_begin(
-    model: Path,
-    classes: tuple[str, ...] | None,
-    labels: opt.LabelOptions,
-    learner: str,
-    parameters: dict[str, Any],
-) -> LoadedModel:
-    """Return a model from a file or, if there is none and classes are given, a new one."""
-    from pril.tables.stream import blank_model
-
-    if not model.exists():
-        if classes is None:
-            raise InputError(
-                f"{model}: No such file or directory; to begin a new model pass --classes, lowest "
-                "first"
-            )
-        if not (kind := labels.kind()).columns:
-            raise InputError(opt.NO_LABELS)
-        return blank_model(model, classes, kind, learner, parameters)
-    if parameters:
-        raise InputError(f"--set is for a new model, and {model} exists: leave out --set")
-    loaded = _load(model)
-    known = tuple(map(str, loaded.learner.order_))
-    if classes not in (None, known):
-        raise InputError(
-            f"{model} exists, and has the classes {', '.join(known)}: leave out --classes, or "
-            "choose another name for a new model"
-        )
-    return loaded
-
-
 @contextmanager
 def _metrics_file(
-    path: Path | None, every: int | None, model: Path, output: Path | None
+    answers: StreamAnswers, model: Path, output: Path | None
 ) -> Iterator[TextIO | None]:
     """Yield a file to append lines of JSON to; refuse one that holds something else."""
+    path = answers.metrics
     if path is None:
         yield None
         return
-    if every is None:
+    if answers.every is None:
         raise InputError("--metrics has a line for every N labelled rows: pass --every N too")
     if opt.resolved(path) in (opt.resolved(model), output and opt.resolved(output)):
         raise InputError(f"--metrics {path} is the model: choose another name")

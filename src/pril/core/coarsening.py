@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Literal, Self
 
 import numpy as np
 
 from pril.core.arrays import Array
-from pril.core.words import html_of
+from pril.core.words import html_table
 
 Name = Literal["random", "offsets", "free"]
 Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of each of its classes
@@ -92,11 +93,13 @@ class Coarsening:
         return f"<Coarsening {self.mechanism!r}: {self}>"
 
     def _repr_html_(self) -> str:
-        lines = [
-            [f"{low} to {high}", *[""] * low, *(f"{chance:.3g}" for chance in chances)]
-            for (low, high), chances in self.table.items()
-        ]
-        return html_of([["P(label | class), in ranks"], *lines], [str(self)])
+        n_classes = 1 + max((high for _, high in self.table), default=-1)
+        lines = [["rank of the label", *(f"class {rank}" for rank in range(n_classes))]]
+        for (low, high), chances in sorted(self.table.items()):
+            name = f"{low}" if low == high else f"{low} to {high}"
+            shares = [f"{chance:.0%}" for chance in chances]
+            lines.append([name, *[""] * low, *shares, *[""] * (n_classes - 1 - high)])
+        return f"<p>{escape(str(self))}</p>{html_table(lines) if self.table else ''}"
 
     def _direction(self) -> str:
         """Say whether raters go up or down."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from math import copysign, exp, expm1
 from typing import Any, NamedTuple
 
+from pril.core.arrays import Array
+
 # --- Rows: where row t lives ---------------------------------------------------------------------
 # `constant` is the value of one more feature, the same for every row, whose weight is the last.
 
@@ -15,23 +17,23 @@ from typing import Any, NamedTuple
 class Dense(NamedTuple):
     """Rows of a C-ordered matrix."""
 
-    X: Any
+    X: Array
     constant: float
 
 
 class Cells(NamedTuple):
     """The row of a stream: rated as `rating` does, to the last bit, and not learned."""
 
-    X: Any
+    X: Array
     constant: float
 
 
 class Csr(NamedTuple):
     """Rows of a compressed sparse matrix."""
 
-    data: Any
-    indices: Any
-    indptr: Any
+    data: Array
+    indices: Array
+    indptr: Array
     constant: float
 
 
@@ -42,18 +44,20 @@ class Gram(NamedTuple):
     current score and `add` updates those of the rows that follow, so that `dot` is a look-up.
     """
 
-    scores: Any  # (n,)
-    sums: Any  # (n,), scores under the sums of the mean; empty unless they are recorded
-    values: Any  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
-    slot: Any  # (n,), which coefficient is each row's own
-    since: Any  # (coefficients,), how many support rows came before this row's; -1: it is none
-    size: Any  # (2,), how many support rows there are, and how many a budget dropped
+    scores: Array  # (n,)
+    sums: Array  # (n,), scores under the sums of the mean; empty unless they are recorded
+    values: Array  # (coefficients, n), kernel of the rows behind the coefficients and of these rows
+    slot: Array  # (n,), which coefficient is each row's own
+    since: Array  # (coefficients,), how many support rows came before this row's; -1: it is none
+    size: Array  # (2,), how many support rows there are, and how many a budget dropped
     budget: int
 
 
+Rows = Dense | Csr
+
 # --- What is learned -----------------------------------------------------------------------------
 
-MOST = 1e300  # the largest number of a state: means and their sums stay finite
+LARGEST_NUMBER = 1e300  # the largest number of a state: means and their sums stay finite
 
 
 class State(NamedTuple):
@@ -64,16 +68,16 @@ class State(NamedTuple):
     what moves is touched. Without an average, `mean_u` has no rows.
     """
 
-    u: Any  # (scores, features + 1), sums of alpha x
-    mean_u: Any  # (scores, features + 1), or no rows
-    n: Any  # (K - 1,), sums of tau
-    mean_n: Any  # (K - 1,), or none
-    shift: Any  # (2,), common shift of the exponents, and how far they may have moved since
-    clock: Any  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
-    fading: Any  # the numbers of the rule's own parts that fade with a half-life
-    growing: Any  # those that are weighted as the iterates are; others neither fade nor grow
-    counts: Any  # (3,), rounds, rounds with a violated constraint, violated constraints
-    lattice: Any  # (1,), whether n holds integers, which keeps the thresholds in order
+    u: Array  # (scores, features + 1), sums of alpha x
+    mean_u: Array  # (scores, features + 1), or no rows
+    n: Array  # (K - 1,), sums of tau
+    mean_n: Array  # (K - 1,), or none
+    shift: Array  # (2,), common shift of the exponents, and how far they may have moved since
+    clock: Array  # (2,), weight of all iterates in the mean, and what half-lives multiply it by now
+    fading: Array  # the numbers of the rule's own parts that fade with a half-life
+    growing: Array  # those that are weighted as the iterates are; others neither fade nor grow
+    counts: Array  # (3,), rounds, rounds with a violated constraint, violated constraints
+    lattice: Array  # (1,), whether n holds integers, which keeps the thresholds in order
 
 
 class Arrays(NamedTuple):
@@ -84,9 +88,9 @@ class Arrays(NamedTuple):
     own, and where the last one ends.
     """
 
-    weights: Any  # (scores or twice as many, features + 1), `u` and below it `mean_u`
-    numbers: Any  # all parts, the weights among them, one after the other
-    integers: Any
+    weights: Array  # (scores or twice as many, features + 1), `u` and below it `mean_u`
+    numbers: Array  # all parts, the weights among them, one after the other
+    integers: Array
 
 
 LATTICE, N_SCORES, FADING, GROWING, PLACES = 3, 4, 5, 6, 7
@@ -98,15 +102,15 @@ def lay_out(memory: Arrays) -> State:
     weights, numbers, integers = memory
     n_scores, fading, growing = integers[N_SCORES], integers[FADING], integers[GROWING]
     n, mean_n, shift = integers[PLACES + 2], integers[PLACES + 3], integers[PLACES + 4]
-    clock, own = integers[PLACES + 5], integers[PLACES + N_COMMON]
+    clock, rest = integers[PLACES + 5], integers[PLACES + N_COMMON]
     return State(
         u=weights[:n_scores],
         mean_u=weights[n_scores:],
         n=numbers[n:mean_n],
         mean_n=numbers[mean_n:shift],
         shift=numbers[shift:clock],
-        clock=numbers[clock:own],
-        fading=numbers[own:fading],
+        clock=numbers[clock:rest],
+        fading=numbers[rest:fading],
         growing=numbers[fading:growing],
         counts=integers[:LATTICE],
         lattice=integers[LATTICE : LATTICE + 1],
@@ -138,6 +142,8 @@ class Curved(NamedTuple):
     signed: bool
 
 
+Geometry = Additive | FixedThresholds | Curved
+
 # A new common shift is chosen when exponents may have moved this far from it: exp(300) is 1e130,
 # which leaves room for sums and products in float64.
 MAX_DRIFT = 300.0
@@ -167,13 +173,16 @@ def positive_part(geometry: Curved, u: float, shift: float) -> float:
 AUTO, RANDOM, ALWAYS = 0, 1, 2  # when `Likelihood` uses offsets
 # What `fit` chose, for rows to come: nothing, so that their evidence decides; a mechanism; a table.
 OPEN, AT_RANDOM, BY_OFFSETS, BY_TABLE = 0, 1, 2, 3
-LEAST = 1e-12  # probability of a class in a gradient, and share of an offset
-MOST_MISSING_BY_ROW = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
-BENEFIT = 5.0  # the evidence against offsets that it takes to drop them
+MIN_PROBABILITY = 1e-12  # probability of a class in a gradient, and share of an offset
+MAX_MISSING_SHARE = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
+MAX_EVIDENCE_AGAINST = 5.0  # the evidence against offsets that it takes to drop them
 # The prior of phi, the logits of the shares of offsets. Widths are normal: odds of 150 to 1 are
 # within a standard deviation. Directions have pseudo-rows up, and as many down; fewer where exact
 # labels show them.
 WIDTH_SPREAD, DIRECTION_ROWS = 5.0, 20.0
+
+
+Rule = tuple[Any, ...]  # a named tuple of hyper-parameters, as those below
 
 
 class Pril(NamedTuple):
@@ -271,15 +280,15 @@ OWN_PARTS: dict[type, tuple[Part, ...]] = {
 class Record(NamedTuple):
     """What the model that predicts (the mean, where there is one) said before each round."""
 
-    rank: Any  # (n,); empty if nothing is to be recorded
-    scores: Any  # (n, scores)
-    hinge: Any  # (n,)
-    cuts: Any  # (n, K + 1), the thresholds that each score was cut by; no rows if not wanted
+    rank: Array  # (n,); empty if nothing is to be recorded
+    scores: Array  # (n, scores)
+    hinge: Array  # (n,)
+    cuts: Array  # (n, K + 1), the thresholds that each score was cut by; no rows if not wanted
 
 
 class Extras(NamedTuple):
     """What a plain pass does not have; a pass that has any of it is compiled for all of it."""
 
-    importance: Any  # (n,), weights of the rows; empty: all are 1
+    importance: Array  # (n,), weights of the rows; empty: all are 1
     growth: float  # how much more each round weighs than the one before it; 1: no more
-    record: Any
+    record: Record

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -34,7 +34,7 @@ from scipy.sparse import csr_array
 from pril.core import loop_types as types
 from pril.core.arrays import Array, named
 from pril.core.links import LINKS
-from pril.core.loop_types import Csr, Dense
+from pril.core.loop_types import Csr, Rows
 from pril.core.rows import batches, n_rows
 from pril.errors import RowError
 
@@ -42,7 +42,7 @@ from pril.errors import RowError
 CELLS = 1 << 18  # of X
 BATCH = 1 << 13  # scores
 # Counting thresholds is faster than a binary search, unless there are many or few scores.
-MANY, FEW = 32, 64
+MANY_THRESHOLDS, FEW_SCORES = 32, 64
 
 
 class Ratings(NamedTuple):
@@ -56,7 +56,7 @@ class Ratings(NamedTuple):
 # --- From a state to a model ---------------------------------------------------------------------
 
 
-def predicting(geometry: Any, state: types.State) -> tuple[Array, Array, float]:
+def predicting(geometry: types.Geometry, state: types.State) -> tuple[Array, Array, float]:
     """Return the weights and thresholds that predict, those of the mean where there is one.
 
     Thresholds are between two sentinels. The third is what divides both when they are reported.
@@ -80,7 +80,7 @@ def predicting(geometry: Any, state: types.State) -> tuple[Array, Array, float]:
     return w, cut, unit
 
 
-def common_shift(geometry: Any, state: types.State) -> float:
+def common_shift(geometry: types.Geometry, state: types.State) -> float:
     """Return the common shift of exponents for a state that was set, not learned."""
     if not isinstance(geometry, types.Curved):
         return 0.0
@@ -91,7 +91,7 @@ def common_shift(geometry: Any, state: types.State) -> float:
 # --- From rows to scores and ranks ---------------------------------------------------------------
 
 
-def scores_of(rows: Dense | Csr, w: Array) -> tuple[Array, int]:
+def scores_of(rows: Rows, w: Array) -> tuple[Array, int]:
     """Return the scores of rows, a column for each row of weights, and the first row that is bad.
 
     It is -1 if all scores are finite.
@@ -106,7 +106,7 @@ def scores_of(rows: Dense | Csr, w: Array) -> tuple[Array, int]:
     return scores, -1 if finite.all() else int(np.argmin(finite))
 
 
-def _products(rows: Dense | Csr, w: Array) -> Array:
+def _products(rows: Rows, w: Array) -> Array:
     n, n_features = n_rows(rows), w.shape[1] - 1
     if isinstance(rows, Csr):
         X = csr_array((rows.data, rows.indices, rows.indptr), shape=(n, n_features))
@@ -125,7 +125,7 @@ def _products(rows: Dense | Csr, w: Array) -> Array:
     return products
 
 
-def ranks_of(rule: Any, scores: Array, cut: Array) -> Array:
+def ranks_of(rule: types.Rule, scores: Array, cut: Array) -> Array:
     """Return the ranks that a rule reads from scores, one row each."""
     ranks = np.empty(len(scores), dtype=np.int64)
     for batch in batches(len(scores), BATCH):
@@ -151,7 +151,7 @@ def _likely_ranks(rule: types.Likelihood, scores: Array, cut: Array) -> Array:
 
 def count_below(scores: Array, thresholds: Array) -> Array:
     """Return the number of thresholds at or below each score."""
-    if len(thresholds) > MANY or len(scores) < FEW:
+    if len(thresholds) > MANY_THRESHOLDS or len(scores) < FEW_SCORES:
         return thresholds.searchsorted(scores, side="right")
     counts = np.zeros(len(scores), dtype=np.int8)
     for threshold in thresholds:
@@ -176,18 +176,18 @@ def chances(scores: Array, cut: Array) -> Iterator[Array]:
 # --- Probabilities: one exponential a row --------------------------------------------------------
 # With E = exp(f) and odds_k = exp(-cut[k]), P(y < k) is 1 / (1 + E odds_k).
 
-FARTHEST = 300.0  # scores and thresholds beyond it are as good as infinite; exp(600) is finite
+MAX_SCORE = 300.0  # scores and thresholds beyond it are as good as infinite; exp(600) is finite
 
 
 def odds_of(theta: Array) -> Array:
     """Return the odds of thresholds, in ascending order, between those of two sentinels."""
-    cut = np.concatenate([[-np.inf], np.clip(theta, -FARTHEST, FARTHEST), [np.inf]])
+    cut = np.concatenate([[-np.inf], np.clip(theta, -MAX_SCORE, MAX_SCORE), [np.inf]])
     return np.exp(-cut)
 
 
 def exp_of(scores: Array) -> Array:
     """Return E of scores. NumPy computes many exponentials ten times faster than one by one."""
-    e: Array = np.clip(scores, -FARTHEST, FARTHEST, dtype=np.float64)
+    e: Array = np.clip(scores, -MAX_SCORE, MAX_SCORE, dtype=np.float64)
     return np.exp(e, out=e)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import issparse, sparray
+from sklearn.base import BaseEstimator
 
-from pril.core.loop_types import Csr, Dense
+from pril.core.arrays import Array, FeaturesLike
+from pril.core.loop_types import Csr, Dense, Rows
 from pril.core.scikit import validate_data
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError, shown
 
@@ -17,8 +18,8 @@ TIMES = {np.datetime64, np.timedelta64}
 
 
 def read_rows(
-    estimator: Any, X: Any, *, constant: float, reset: bool, min_rows: int
-) -> Dense | Csr:
+    estimator: BaseEstimator, X: FeaturesLike, *, constant: float, reset: bool, min_rows: int
+) -> Rows:
     """Check X for an estimator and return its rows; only a wrong dtype or order is copied.
 
     Values are not checked here: a pass over them would cost as much as learning. A row that is not
@@ -29,7 +30,7 @@ def read_rows(
         return Dense(frozen(X), constant)
     check_cells(X)
     try:
-        rows = validate_data(
+        cells = validate_data(
             estimator,
             X,
             reset=reset,
@@ -43,19 +44,18 @@ def read_rows(
         if "could not convert string to float" not in str(error):
             raise
         raise _word_error(X) or error from None
-    X = rows
-    if not issparse(X):
-        return Dense(frozen(X), constant)
-    if not X.has_canonical_format:  # a feature stored twice would have a wrong square
-        X = X.copy()
-        X.sum_duplicates()
+    if not issparse(cells):
+        return Dense(frozen(cells), constant)
+    if not cells.has_canonical_format:  # a feature stored twice would have a wrong square
+        cells = cells.copy()
+        cells.sum_duplicates()
     # SciPy has two types of indices. With one of them the loop is compiled once, not twice.
-    index = np.int32 if max(X.shape[1], X.nnz) < 2**31 else np.int64
-    indices, indptr = (part.astype(index, copy=False) for part in (X.indices, X.indptr))
-    return Csr(frozen(X.data), frozen(indices), frozen(indptr), constant)
+    index = np.int32 if max(cells.shape[1], cells.nnz) < 2**31 else np.int64
+    indices, indptr = (part.astype(index, copy=False) for part in (cells.indices, cells.indptr))
+    return Csr(frozen(cells.data), frozen(indices), frozen(indptr), constant)
 
 
-def _word_error(X: Any) -> ValueError | None:
+def _word_error(X: FeaturesLike) -> ValueError | None:
     """Return the error for the first cell that is a word; None if there is none."""
     names = getattr(X, "columns", None)
     cells = np.asarray(X, dtype=object)
@@ -72,7 +72,7 @@ def _word_error(X: Any) -> ValueError | None:
     return None
 
 
-def _is_plain(X: Any, estimator: Any) -> bool:
+def _is_plain(X: object, estimator: BaseEstimator) -> TypeGuard[Array]:
     """Tell whether X can be used without a copy, because all checks of it would pass."""
     return (
         type(X) is np.ndarray
@@ -84,7 +84,7 @@ def _is_plain(X: Any, estimator: Any) -> bool:
     )
 
 
-def check_cells(X: Any, name: str = "X") -> None:
+def check_cells(X: object, name: str = "X") -> None:
     """Refuse cells that NumPy would silently turn into numbers, and matrices that crash SciPy."""
     if issparse(X):
         _check_sparse(X)
@@ -109,7 +109,7 @@ def check_cells(X: Any, name: str = "X") -> None:
                 raise _time_error(where, str(dtype))
 
 
-def _check_array(X: NDArray[Any], name: str, row: int | None) -> None:
+def _check_array(X: Array, name: str, row: int | None) -> None:
     """Refuse masked values and times in an array, which may be one row."""
     if np.ma.is_masked(X):
         hidden = np.ma.getmaskarray(X)
@@ -129,7 +129,7 @@ def _time_error(where: str, kind: str) -> TypeError:
     )
 
 
-def _check_sparse(X: Any) -> None:
+def _check_sparse(X: sparray) -> None:
     """Refuse a sparse matrix whose arrays do not fit together: SciPy's code would crash on it."""
     if len(X.shape) != 2:
         return
@@ -151,12 +151,12 @@ def _check_sparse(X: Any) -> None:
         _check_indices(X.indices[: start[-1]], n_others, "column" if X.format == "csr" else "row")
 
 
-def _check_indices(index: NDArray[Any], size: int, name: str) -> None:
+def _check_indices(index: Array, size: int, name: str) -> None:
     if len(index) and not 0 <= index.min() <= index.max() < size:
         raise InputError(f"X is damaged: a {name} index is not within 0..{size - 1}")
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
+def frozen(array: Array) -> Array:
     """Return a read-only view, the only kind of array that compiled functions are given."""
     view = np.asarray(array).view()
     view.flags.writeable = False
@@ -192,11 +192,11 @@ def rows_within(rows: Any, batch: slice) -> Any:
 
 
 def not_finite_error(
-    rows: Dense | Csr,
+    rows: Rows,
     learner: str,
-    feature_names: NDArray[Any] | None,
+    feature_names: Array | None,
     row: int | None,
-    weights: NDArray[Any] | None = None,
+    weights: Array | None = None,
     block: int = 1 << 16,
 ) -> ValueError:
     """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.

@@ -7,6 +7,7 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import _convert_to_numpy as convert_to_numpy
@@ -17,6 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import validate_data as _validate_data
 
+from pril.core.arrays import FeaturesLike
 from pril.errors import InputError, refusing
 
 __all__ = [
@@ -46,15 +48,14 @@ def openmp_threads() -> int:
     return int(_openmp_effective_n_threads(only_physical_cores=False))
 
 
-def validate_data(*arguments: Any, **named: Any) -> Any:
+def validate_data(estimator: BaseEstimator, X: FeaturesLike, **options: object) -> Any:
     """Let scikit-learn check X; what it refuses is an error of ours."""
     try:
         with refusing():
-            return _validate_data(*arguments, **named)
+            return _validate_data(estimator, X, **options)
     except InputError as error:
         if not str(error).startswith("Expected 2D array"):  # followed by the whole array
             raise
-    _, X = arguments
     raise InputError(
         f"X must have rows and columns, got an array of shape {np.shape(X)}: are X and y swapped? "
         "Reshape your data with X.reshape(-1, 1) if it has one feature, with X.reshape(1, -1) if "
@@ -62,7 +63,7 @@ def validate_data(*arguments: Any, **named: Any) -> Any:
     )
 
 
-def column_indices(X: Any, chosen: Any, name: str) -> list[int]:
+def column_indices(X: FeaturesLike, chosen: object, name: str) -> list[int]:
     """Let scikit-learn find the columns that a mask, indices or names choose."""
     try:
         return sorted({int(k) for k in _get_column_indices(X, chosen)})

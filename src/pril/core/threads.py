@@ -8,24 +8,26 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, wraps
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
+from sklearn.base import BaseEstimator
 from threadpoolctl import ThreadpoolController
 
 from pril.core.scikit import openmp_threads
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # --- One thread learns ---
 
 
-class Aside:
+class PrivateState:
     """What belongs to one estimator, not to its copies or files."""
 
     def __init__(self) -> None:
@@ -36,17 +38,17 @@ class Aside:
         self.importances: tuple[Any, Any] = (None, None)  # of a memory
 
 
-_asides: WeakKeyDictionary[Any, Aside] = WeakKeyDictionary()
+_states: WeakKeyDictionary[BaseEstimator, PrivateState] = WeakKeyDictionary()
 
 
-def aside(estimator: Any) -> Aside:
+def private_state(estimator: BaseEstimator) -> PrivateState:
     """Return what is kept beside an estimator."""
-    found = _asides.get(estimator)
-    return _asides.setdefault(estimator, Aside()) if found is None else found
+    state = _states.get(estimator)
+    return _states.setdefault(estimator, PrivateState()) if state is None else state
 
 
 def _unlock_all() -> None:
-    for one in _asides.values():
+    for one in _states.values():
         one.lock = threading.RLock()
 
 
@@ -56,9 +58,9 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def unchanged_on_failure(estimator: Any) -> Iterator[dict[str, Any]]:
+def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[dict[str, Any]]:
     """Let one thread at a time learn, and undo what a call that fails has changed."""
-    with aside(estimator).lock:
+    with private_state(estimator).lock:
         before = vars(estimator).copy()
         try:
             yield before
@@ -96,19 +98,19 @@ class OneBlasThread:
 
     def __init__(self) -> None:
         self._lock, self._n_inside = threading.Lock(), 0
-        self._limit: Any = None
+        self._limit = ExitStack()
 
     def __enter__(self) -> None:
         with self._lock:
             if self._n_inside == 0:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
+                self._limit.enter_context(_libraries().limit(limits=1, user_api="blas"))
             self._n_inside += 1
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
             self._n_inside -= 1
             if self._n_inside == 0:
-                self._limit.restore_original_limits()
+                self._limit.close()
 
 
 @cache
@@ -119,15 +121,15 @@ def _libraries() -> ThreadpoolController:
 ONE_BLAS_THREAD = OneBlasThread()
 
 
-def with_one_blas_thread(function: Function) -> Function:
+def with_one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
     """Let a function compute the same bits, however many threads BLAS may use."""
 
     @wraps(function)
-    def limited(*arguments: Any, **named: Any) -> Any:
+    def limited(*arguments: P.args, **named: P.kwargs) -> T:
         with ONE_BLAS_THREAD:
             return function(*arguments, **named)
 
-    return limited  # type: ignore[return-value]
+    return limited
 
 
 # --- Memory --------------------------------------------------------------------------------------
@@ -165,8 +167,8 @@ def _left_by_groups(root: Path) -> Iterator[int]:
             continue
         names, start = (GROUPS_V1, "memory") if controllers else (GROUPS_V2, "")
         top = root / "sys/fs/cgroup" / start
-        own = PurePosixPath(path.lstrip("/"))
-        for group in (own, *own.parents):
+        group_path = PurePosixPath(path.lstrip("/"))
+        for group in (group_path, *group_path.parents):
             with suppress(OSError, ValueError):  # no limit, or none that this process can see
                 yield _left_by(top / group, *names)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterable
 from html import escape
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 
@@ -20,10 +23,46 @@ def count(n: int, thing: str) -> str:
     return f"{n:,} {thing if n == 1 else plural}"
 
 
+class StepsSoFar:
+    """The steps of a search: what they have reached, and how long the others may take."""
+
+    def __init__(self, most: int, tolerance: float) -> None:
+        self.most, self.tolerance = most, tolerance  # the last step gains less than this
+        self.values: list[float] = []
+        self.began = time.monotonic()
+
+    def add(self, value: float) -> str:
+        """Return what is to be said after a step.
+
+        Near the maximum, steps gain less and less: at least as fast as the last two.
+        """
+        self.values.append(value)
+        each = (time.monotonic() - self.began) / len(self.values)
+        left = f"at least {each:.0f} s left"
+        if len(self.values) > 2:
+            first, last = (b - a for a, b in pairwise(self.values[-3:]))
+            if self.tolerance < last < first:
+                steps = math.log(self.tolerance / last) / math.log(last / first)
+                most = min(self.most - len(self.values), round(steps))
+                left = f"{each:.0f} to {each * max(most, 1):.0f} s left"
+        return f"penalised log-likelihood {value:,.1f}, {left}"
+
+
 def some_of(names: list[str], most: int = 12) -> str:
     """Return names separated by commas; a long list is shortened."""
     more = [f"and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more])
+
+
+def html_table(lines: list[list[str]], notes: Iterable[str] = ()) -> str:
+    """Return a table of texts, the first line its head, with sentences below, for notebooks."""
+    head, *body = (
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
+        for tag, line in zip(["th", *["td"] * len(lines)], lines, strict=False)
+    )
+    rows = "".join(f"<tr>{row}</tr>" for row in body)
+    below = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
 
 
 def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
@@ -40,20 +79,13 @@ def aligned(lines: list[list[str]], *, alike: bool = False) -> str:
     return "\n".join(rows)
 
 
-def html_of(lines: list[list[str]], notes: list[str]) -> str:
-    """Return a table of texts, and sentences below it, as a notebook shows them."""
-    cells = [[f"<td>{escape(cell)}</td>" for cell in line] for line in lines]
-    rows = "".join(f"<tr>{''.join(line)}</tr>" for line in cells)
-    return f"<table>{rows}</table>" + "".join(f"<p>{escape(note)}</p>" for note in notes)
-
-
-def coarsening_of(learner: Any) -> Any:
+def coarsening_of(learner: object) -> Any:
     """Return how classes become ranges, as a learner found it; None if it saw no range.
 
     Printed, it is a sentence.
     """
-    found = getattr(learner, "coarsening_", None)
-    return found if found and found.ranges else None
+    coarsening = getattr(learner, "coarsening_", None)
+    return coarsening if coarsening and coarsening.ranges else None
 
 
 def mistakes_of(learner: Any) -> int | None:

@@ -18,7 +18,7 @@ from pril.errors import InputError, InputTypeError, MissingExtraError
 
 try:
     import dask  # noqa: F401
-    import distributed  # noqa: F401
+    import distributed
 except ModuleNotFoundError as error:
     if error.name not in ("dask", "distributed"):
         raise
@@ -27,13 +27,16 @@ except ModuleNotFoundError as error:
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from dask.delayed import Delayed
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.parts import Parts
 from pril.core.scikit import validate_params
 from pril.dask.blocks import (
     Blocks,
+    LazyLabels,
+    LazyRows,
     blocks_of,
     declared_classes,
     empty_features,
@@ -52,13 +55,13 @@ __all__ = ["ClusterLost", "fit", "fit_blocks", "latent", "predict", "score"]
 
 
 def fit(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: LazyRows,
+    y: LazyLabels,
     *,
     mode: Mode = "mix",
     epochs: int | None = None,
-    client: Any = None,
+    client: distributed.Client | None = None,
     progress: bool = False,
 ) -> Any:
     """Learn from a Dask array or DataFrame, and return an ordinary fitted estimator.
@@ -147,12 +150,12 @@ def fit(
 
 
 def fit_blocks(
-    estimator: Any,
+    estimator: BaseEstimator,
     blocks: Blocks,
     *,
     mode: Mode = "mix",
     epochs: int | None = None,
-    client: Any = None,
+    client: distributed.Client | None = None,
     progress: bool = False,
 ) -> Any:
     """Learn from lazy blocks of any origin, such as one for each file.
@@ -195,7 +198,7 @@ def fit_blocks(
 
 
 def _fit(
-    estimator: Any,
+    estimator: BaseEstimator,
     blocks: Blocks,
     known: tuple[Any, Any],
     mode: Mode,
@@ -227,7 +230,7 @@ def _fit(
     return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])
 
 
-def predict(estimator: Any, X: Any) -> Any:
+def predict(estimator: BaseEstimator, X: LazyRows) -> LazyRows:
     """Predict a label for each row, lazily.
 
     Parameters
@@ -256,7 +259,7 @@ def predict(estimator: Any, X: Any) -> Any:
     return predict_lazily(estimator, X, "predict", estimator.classes_.dtype)
 
 
-def latent(estimator: Any, X: Any) -> Any:
+def latent(estimator: BaseEstimator, X: LazyRows) -> LazyRows:
     """Return the score f(x) that the thresholds cut into classes, lazily.
 
     Parameters
@@ -290,7 +293,7 @@ def latent(estimator: Any, X: Any) -> Any:
     return predict_lazily(estimator, X, "latent", np.dtype(np.float64))
 
 
-def score(estimator: Any, X: Any, y: Any) -> Any:
+def score(estimator: BaseEstimator, X: LazyRows, y: LazyLabels) -> Delayed:
     """Return the share of predictions inside their interval, lazily.
 
     Parameters
@@ -321,7 +324,7 @@ def score(estimator: Any, X: Any, y: Any) -> Any:
     return score_lazily(estimator, X, y)
 
 
-def _learner_of(estimator: Any) -> Any:
+def _learner_of(estimator: BaseEstimator) -> Any:
     """Return the learner to be fitted, alone or at the end of a Pipeline; refuse anything else."""
     parts = Parts.of(estimator)
     others = [part for part in parts.wrappers if not hasattr(part, "steps")]

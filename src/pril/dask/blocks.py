@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import dask.array as da
 import numpy as np
@@ -17,19 +17,29 @@ from dask import delayed
 from dask.delayed import Delayed
 from dask.optimization import cull
 from dask.utils import ensure_dict, is_dataframe_like, is_series_like
-from sklearn.base import clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from pril.bases.classifier import OrdinalLearner
 from pril.bases.parts import Parts
 from pril.core.arrays import Array
 from pril.dask.client import Cluster, collect_warnings, tree_sum
 from pril.errors import InputError, InputTypeError
 from pril.labels import ranking
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from dask.dataframe import DataFrame, Series
+
 NO_ROWS = "X has no rows in any block, and at least one is needed to learn from"
 Blocks = Sequence[Any]  # X and y of each block: a lazy pair, or a pair of lazy parts
+BlockParts = tuple[Any, ...]  # X, y and perhaps weights, as users pass them
+LazyRows = Union["da.Array", "DataFrame"]
+LazyLabels = Union["da.Array", "DataFrame", "Series", str, int, Sequence[str | int]]  # or columns
+Learner = TypeVar("Learner", bound=OrdinalLearner)
 
 
 @contextmanager
@@ -47,7 +57,7 @@ def errors_name_block(block: int | None) -> Iterator[None]:
 # --- Cutting tables into blocks ------------------------------------------------------------------
 
 
-def blocks_of(X: Any, y: Any) -> Blocks:
+def blocks_of(X: LazyRows, y: Any) -> Blocks:
     """Return the lazy blocks of X and y; a block holds the same rows of both."""
     names = label_columns(X, y)
     if names:
@@ -107,7 +117,7 @@ def _with_own_tasks(parts: Sequence[Any]) -> list[Any]:
     return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
 
 
-def not_lazy_error(name: str, value: Any) -> TypeError:
+def not_lazy_error(name: str, value: object) -> TypeError:
     """Return the error for X or y that are not Dask's."""
     return InputTypeError(
         f"{name} must be a Dask array or DataFrame, got {type(value).__name__}; for data in memory "
@@ -115,7 +125,7 @@ def not_lazy_error(name: str, value: Any) -> TypeError:
     )
 
 
-def label_columns(X: Any, y: Any) -> list[Any]:
+def label_columns(X: LazyRows, y: LazyLabels) -> list[Any]:
     """Return the columns of X that are its labels; none if y does not name columns."""
     is_frame = is_dataframe_like(X) and hasattr(X, "to_delayed")
     kinds = (str, int, np.integer) if is_frame else str  # without columns, numbers are labels
@@ -134,7 +144,7 @@ def label_columns(X: Any, y: Any) -> list[Any]:
     return list(names)
 
 
-def split_columns(part: Any, names: list[Any]) -> tuple[Any, Any]:
+def split_columns(part: pd.DataFrame, names: list[Any]) -> tuple[Any, Any]:
     """Return features and labels of a partition that holds both."""
     return part.drop(columns=names), part[names[0] if len(names) == 1 else names]
 
@@ -142,7 +152,7 @@ def split_columns(part: Any, names: list[Any]) -> tuple[Any, Any]:
 # --- Features and classes ------------------------------------------------------------------------
 
 
-def empty_features(X: Any, y: Any) -> Any:
+def empty_features(X: LazyRows, y: LazyLabels) -> ArrayLike | None:
     """Return the features without rows, or None if Dask does not know how many there are."""
     if not isinstance(X, da.Array):
         from dask.dataframe.utils import make_meta
@@ -151,7 +161,7 @@ def empty_features(X: Any, y: Any) -> Any:
     return None if np.isnan(X.shape[1]) else np.empty((0, X.shape[1]))
 
 
-def find_features(model: Any, X: Any) -> Any:
+def find_features(model: Learner, X: ArrayLike) -> Learner:
     """Return a copy of the model that knows the features of the first block."""
     model = copy(model)
     with errors_name_block(0):
@@ -159,16 +169,19 @@ def find_features(model: Any, X: Any) -> Any:
     return model
 
 
-def model_of_features(model: Any, features: Any, blocks: Blocks, cluster: Cluster) -> Any:
+def model_of_features(
+    model: Learner, features: ArrayLike | None, blocks: Blocks, cluster: Cluster
+) -> Learner:
     """Return the model, which knows its features: X without rows, or None to read a block."""
     if features is None:
         task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
-        return cluster.compute(task, "reading the features of the first block")
+        found: Learner = cluster.compute(task, "reading the features of the first block")
+        return found
     model.engine.read(model, features, reset=True, min_rows=0)
     return model
 
 
-def declared_classes(X: Any, y: Any) -> Array | None:
+def declared_classes(X: LazyRows, y: LazyLabels) -> Array | None:
     """Return the classes of an ordered Categorical, or None if Dask does not know them yet."""
     names = label_columns(X, y)
     columns = X[names] if names else y
@@ -184,7 +197,9 @@ def declared_classes(X: Any, y: Any) -> Array | None:
     return table.vocabulary if table.ordered else None
 
 
-def find_classes(model: Any, known: Array | None, blocks: Blocks, cluster: Cluster) -> Array:
+def find_classes(
+    model: OrdinalLearner, known: Array | None, blocks: Blocks, cluster: Cluster
+) -> Array:
     """Return the classes, lowest first: the model's, those known, or those of all labels."""
     if model.classes is not None:
         return ranking.check_classes(model.classes)
@@ -195,7 +210,7 @@ def find_classes(model: Any, known: Array | None, blocks: Blocks, cluster: Clust
     return ranking.encode(table)[0]
 
 
-def find_labels(y: Any, b: int) -> ranking.Labels:
+def find_labels(y: ArrayLike, b: int) -> ranking.Labels:
     """Return the distinct labels of the b-th block, with their rows."""
     with errors_name_block(b), collect_warnings():  # dropped: learning warns again
         labels = ranking.distinct(ranking.read(y)._replace(block=b))
@@ -215,7 +230,9 @@ def join_labels(tables: list[ranking.Labels]) -> ranking.Labels:
 # --- Pipelines -----------------------------------------------------------------------------------
 
 
-def fitted_steps(estimator: Any, blocks: Blocks, cluster: Cluster) -> list[tuple[str, Any]]:
+def fitted_steps(
+    estimator: BaseEstimator, blocks: Blocks, cluster: Cluster
+) -> list[tuple[str, Any]]:
     """Return the steps before the learner; an encoder at their beginning is fitted if need be."""
     steps = list(Parts.of(estimator).steps)
     for k, (name, step) in enumerate(steps):
@@ -233,7 +250,7 @@ def fitted_steps(estimator: Any, blocks: Blocks, cluster: Cluster) -> list[tuple
     return steps
 
 
-def fit_step(step: Any, X: Any, b: int) -> Any:
+def fit_step(step: BaseEstimator, X: ArrayLike, b: int) -> BaseEstimator | Exception:
     """Return a step fitted to the b-th block, or why that fails."""
     try:
         with errors_name_block(b):
@@ -267,7 +284,7 @@ def transformed(steps: list[tuple[str, Any]], blocks: Blocks) -> Blocks:
     return [delayed(transform_block)(shared, block, b) for b, block in enumerate(blocks)]
 
 
-def transform_block(steps: Pipeline, block: Any, b: int) -> tuple[Any, ...]:
+def transform_block(steps: Pipeline, block: BlockParts, b: int) -> tuple[Any, ...]:
     """Return the features of a block after the steps, its labels and, if given, its weights."""
     X, *labels = block
     if X.shape[0] == 0:  # most transformers refuse a block without rows
@@ -276,7 +293,7 @@ def transform_block(steps: Pipeline, block: Any, b: int) -> tuple[Any, ...]:
         return steps.transform(X), *labels
 
 
-def predict_lazily(estimator: Any, X: Any, method: str, dtype: Any) -> Any:
+def predict_lazily(estimator: BaseEstimator, X: LazyRows, method: str, dtype: np.dtype) -> LazyRows:
     """Return a method's result for each row, as a Dask array or Series."""
     model = delayed(estimator, traverse=False)  # sent once, not with every block
     if isinstance(X, da.Array):
@@ -313,14 +330,14 @@ def predict_block(
     return pd.Series(predicted, index=X.index, name=method, dtype=dtype)
 
 
-def score_lazily(estimator: Any, X: Any, y: Any) -> Any:
+def score_lazily(estimator: BaseEstimator, X: LazyRows, y: LazyLabels) -> Delayed:
     """Return the share of predictions inside their interval, as a Delayed."""
     model = delayed(estimator, traverse=False)
     hits = [delayed(count_hits)(model, block, b) for b, block in enumerate(blocks_of(X, y))]
     return delayed(share_of_hits)(tree_sum(hits, sum))
 
 
-def count_hits(model: Any, block: Any, b: int) -> Any:
+def count_hits(model: OrdinalLearner, block: BlockParts, b: int) -> Array:
     """Return the number of predictions inside their interval, and of rows with a label."""
     X, y = block
     with errors_name_block(b):
@@ -331,7 +348,7 @@ def count_hits(model: Any, block: Any, b: int) -> Any:
         return np.array([round(model.score(X, labels) * rows) if rows else 0, rows])
 
 
-def share_of_hits(counts: Any) -> float:
+def share_of_hits(counts: Array) -> float:
     """Return hits over rows."""
     hits, rows = counts.tolist()
     if rows == 0:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from dask import delayed
 from distributed import get_worker
+from numpy.typing import ArrayLike
 
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array
@@ -27,18 +28,24 @@ from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import print_rounds
 from pril.learners.boosting.features import find_categories
 from pril.learners.boosting.folds import Encoded, Fold, Plan, Source, T
-from pril.learners.ordered_boosting import encode_labels, learn
+from pril.learners.ordered_boosting import OrderedBoosting, encode_labels, learn
 
 MISSING = 255  # the code of a missing value on its way, in a byte
 
 
-def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluster: Cluster) -> Any:
+def learn_blocks(
+    model: OrderedBoosting,
+    blocks: Blocks,
+    features: ArrayLike | None,
+    classes: ArrayLike | None,
+    cluster: Cluster,
+) -> OrderedBoosting:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
     watch = print_rounds() if model.verbose or cluster.progress else None
     tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
-    found = cluster.compute(delayed(list)(tasks), "reading labels and categories")
+    described = cluster.compute(delayed(list)(tasks), "reading labels and categories")
     categories: dict[str, set[Any]] = {}
-    for block in found:
+    for block in described:
         for k, values in block.categories.items():
             categories.setdefault(k, set()).update(values)
     model.categories_ = {
@@ -46,9 +53,9 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         for k, values in sorted(categories.items(), key=lambda item: int(item[0]))
     }
     model = model_of_features(model, features, blocks, cluster)
-    weight = np.concatenate([block.weight for block in found])
-    labels = ranking.stack([block.labels for block in found])
-    order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in found]
+    weight = np.concatenate([block.weight for block in described])
+    labels = ranking.stack([block.labels for block in described])
+    order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in described]
     naming = partial(errors_name_place, sizes=sizes)
     intervals = encode_labels(model, labels, weight, order, naming)
 
@@ -65,7 +72,7 @@ def learn_blocks(model: Any, blocks: Blocks, features: Any, classes: Any, cluste
         learn(model, source, intervals, weight, watch)
         return model
     with Workers(cluster) as workers:
-        learn(model, source, intervals, weight, watch, home=workers)
+        learn(model, source, intervals, weight, watch, runner=workers)
     return model
 
 
@@ -77,9 +84,9 @@ def errors_name_place(rows: Array, sizes: list[int]) -> Iterator[None]:
     except RowError as error:
         row, ends = rows[error.row], np.cumsum(sizes)
         block = int(np.searchsorted(ends, row, side="right"))
-        own = int(row - ends[block] + sizes[block])
-        place = f"block {block}, row {own}"
-        raise RowError(error.argument, own, error.reason, place, error.hint) from None
+        inside = int(row - ends[block] + sizes[block])
+        place = f"block {block}, row {inside}"
+        raise RowError(error.argument, inside, error.reason, place, error.hint) from None
 
 
 # --- Tasks ---------------------------------------------------------------------------------------
@@ -93,7 +100,7 @@ class Described(NamedTuple):
     categories: dict[str, list[Any]]
 
 
-def describe(model: Any, block: Any, b: int) -> Described:
+def describe(model: OrderedBoosting, block: tuple[Any, ...], b: int) -> Described:
     """Return labels, weights and categories of the b-th block."""
     X, y, *weights = block
     with errors_name_block(b):
@@ -104,7 +111,7 @@ def describe(model: Any, block: Any, b: int) -> Described:
         return Described(labels, weight, find_categories(model.categorical_features, X))
 
 
-def read_block(model: Any, block: Any, mask: Array, b: int) -> Array:
+def read_block(model: OrderedBoosting, block: tuple[Any, ...], mask: Array, b: int) -> Array:
     """Return the features of the rows that count in the b-th block."""
     if not mask.any():
         return np.empty((0, model.n_features_in_))
@@ -130,7 +137,7 @@ def decoded(part: Encoded) -> Encoded:
     return part._replace(codes=codes)
 
 
-class Held:
+class HeldFolds:
     """Folds that a worker holds; they stay in its memory, and are never copied."""
 
     def __init__(self, folds: list[Fold], n_threads: int) -> None:
@@ -140,12 +147,12 @@ class Held:
         raise InputTypeError("folds of boosting stay where they are")
 
 
-def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> Held:
+def begin(plan: Plan, numbers: list[int], parts: list[Encoded]) -> HeldFolds:
     """Make some folds on a worker."""
-    return Held(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
+    return HeldFolds(plan.folds(numbers, map(decoded, parts)), get_worker().state.nthreads)
 
 
-def call(held: Held, verb: Callable[..., T], arguments: tuple[Any, ...]) -> dict[int, T]:
+def call(held: HeldFolds, verb: Callable[..., T], arguments: tuple[Any, ...]) -> dict[int, T]:
     """Call a method of each fold of a worker; return the results by the numbers of the folds."""
     with ThreadPoolExecutor(held.n_threads) as pool:
         results = pool.map(lambda fold: verb(fold, *arguments), held.folds)
@@ -180,7 +187,7 @@ class BlockRows:
 
 
 class Workers:
-    """Folds on the workers of a cluster: a `Home` of boosting. Use it in a `with` statement."""
+    """Folds on the workers of a cluster: a `FoldRunner`. Use it in a `with` statement."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -207,8 +214,8 @@ class Workers:
         self.held = self.cluster.hold(tasks)
         self.cluster.ask(self.held, "making the folds", call, Fold.trees, (0,))  # waits for them
 
-    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+    def each(self, verb: Callable[..., T], *arguments: object) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
         answers = self.cluster.ask(self.held, "growing trees", call, verb, arguments)
-        by_number = {j: answer for own in answers.values() for j, answer in own.items()}
+        by_number = {j: answer for by_fold in answers.values() for j, answer in by_fold.items()}
         return [by_number[j] for j in sorted(by_number)]

@@ -22,12 +22,16 @@ from typing import Any
 
 import distributed
 from dask import delayed
+from dask.delayed import Delayed
 from dask.diagnostics import ProgressBar
 from distributed.diagnostics.progressbar import TextProgressBar
 from distributed.utils import silence_logging_cmgr
 
+from pril.core.words import count
 from pril.errors import InputError, InputTypeError, UnavailableError
 from pril.likelihood import rows
+
+log = logging.getLogger(__name__)
 
 # Text of the first warning of each category and line of code.
 CollectedWarnings = dict[tuple[type[Warning], str, int], str]
@@ -35,6 +39,9 @@ CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 LOOPBACK = "127.0.0.1"  # no other machine can connect to local processes
+# Memory that a worker takes at its peak, measured: with pril alone; and for each thread, bytes for
+# each byte of the features of a block, which it reads, checks and copies.
+WORKER_BYTES, BLOCK_COPIES = 250e6, 5
 IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
 
 # What Dask raises when a cluster, its workers or its client are gone. The last two are not in every
@@ -66,7 +73,7 @@ class ClusterLost(RuntimeError):  # noqa: N818
 class Cluster:
     """Computes tasks with a distributed client, or without one with Dask's own scheduler."""
 
-    def __init__(self, client: Any, progress: bool) -> None:
+    def __init__(self, client: distributed.Client | None, progress: bool) -> None:
         if client is None:
             with suppress(ValueError):  # no client is active
                 client = distributed.Client.current()
@@ -80,7 +87,7 @@ class Cluster:
                 f"client must be synchronous, got the asynchronous {client!r}: make one without "
                 "asynchronous=True, in a thread without an event loop"
             )
-        self.client = client
+        self.client: Any = client
         self.progress = progress
         self.workers_checked = client is None
         self.shown: CollectedWarnings = {}
@@ -92,7 +99,7 @@ class Cluster:
                 self.shown[source] = text
                 warnings.warn_explicit(text, *source)
 
-    def compute(self, task: Any, doing: str) -> Any:
+    def compute(self, task: Delayed, doing: str) -> Any:
         """Return the result of a task. When it fails, cancel what is still running."""
         with self._waiting(doing):
             if self.client is None:
@@ -125,6 +132,25 @@ class Cluster:
             raise _cannot_import("scheduler", error.__cause__) from error
         self.show_warnings(collected)
 
+    def check_memory(self, n_rows: int, n_features: float) -> None:
+        """Refuse a worker whose memory is too small for blocks of this size: Dask would pause it.
+
+        Where Dask starts workers as they are needed, there may be none to look at.
+        """
+        workers = self.client.sync(self._workers) if self.client is not None else None
+        block = 8.0 * n_rows * n_features
+        for address, worker in sorted((workers or {}).items()):
+            threads, there = worker["nthreads"], worker["memory_limit"]
+            needed = WORKER_BYTES + threads * BLOCK_COPIES * block
+            what = f"{count(threads, 'thread')} and blocks of {n_rows:,} rows"
+            log.info("worker %s: about %.0f MB for %s", address, needed / 1e6, what)
+            if there and there < needed:
+                raise InputError(
+                    f"the Dask worker {address} has {there / 1e6:,.0f} MB of memory, and needs "
+                    f"about {needed / 1e6:,.0f} MB for {what}, {block / 1e6:,.0f} MB each: make "
+                    "the blocks smaller, or start workers with more memory or fewer threads"
+                )
+
     # --- Tasks that must stay on their worker ---
 
     def addresses(self) -> list[str]:
@@ -142,7 +168,7 @@ class Cluster:
         }
 
     def ask(
-        self, held: dict[str, Any], doing: str, function: Callable[..., Any], *arguments: Any
+        self, held: dict[str, Any], doing: str, function: Callable[..., Any], *arguments: object
     ) -> dict[str, Any]:
         """Call a function with what each worker holds; return the results by address."""
         futures = {
@@ -219,6 +245,13 @@ class Cluster:
 
     async def _statuses(self) -> dict[str, str] | None:
         """Return the status of each worker, by its address; None if the scheduler is silent."""
+        workers = await self._workers()
+        if workers is None:
+            return None
+        return {address: worker["status"] for address, worker in workers.items()}
+
+    async def _workers(self) -> dict[str, dict[str, Any]] | None:
+        """Return what the scheduler says of each worker; None if it is silent."""
         scheduler = self.client.scheduler
         if scheduler is None or self.client.status != "running":
             return None
@@ -226,7 +259,8 @@ class Cluster:
             identity = await asyncio.wait_for(scheduler.identity(n_workers=-1), timeout=5.0)
         except (OSError, TimeoutError):
             return None
-        return {address: worker["status"] for address, worker in identity["workers"].items()}
+        workers: dict[str, dict[str, Any]] = identity["workers"]
+        return workers
 
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:

@@ -19,11 +19,13 @@ from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.threads import available_memory
+from pril.core.words import StepsSoFar
 from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 from pril.labels import ranking
 from pril.likelihood import fitting
+from pril.likelihood.newton import TOLERANCE
 from pril.likelihood.rows import Block, Rows, block_rows
 from pril.likelihood.sums import MOST_DENSE
 from pril.online import learning
@@ -37,9 +39,19 @@ def learn_maximum(model: Any, blocks: Blocks, features: Any, classes: Any, clust
     classes = find_classes(model, classes, blocks, cluster)
     model = model_of_features(model, features, blocks, cluster)
     model.order_ = classes
-    learning.begin(model)
+    learning.keep_parameters(model)
     rows = labelled_rows(model, blocks, cluster)
-    model.learn_maximum(fitting.fit(rows, model.settings()), rows)
+    steps = StepsSoFar(model.max_iter, TOLERANCE)
+
+    def watch(search: fitting.Fit) -> None:
+        nonlocal steps
+        if search.maximum.sums is None:  # what came before were no steps on the cluster
+            steps = StepsSoFar(model.max_iter, TOLERANCE)
+        elif cluster.progress:
+            said = steps.add(search.maximum.value)
+            print(f"step {len(steps.values)}: {said}", flush=True)
+
+    model.learn_maximum(fitting.fit(rows, model.settings(), watch=watch), rows)
     return model
 
 
@@ -54,6 +66,8 @@ def labelled_rows(model: Any, blocks: Blocks, cluster: Cluster) -> ClusterRows:
         cluster.show_warnings(one.collected)
     if not any(one.rows for one in found):
         raise InputError(NO_ROWS)
+    if not any(one.is_sparse for one in found):
+        cluster.check_memory(max(one.rows for one in found), model.n_features_in_)
     codes = np.unique(np.concatenate([one.codes for one in found]))
     counts = np.zeros((len(found), len(codes)), dtype=np.int64)
     for own, one in zip(counts, found, strict=True):
@@ -107,6 +121,7 @@ class LabelsOfBlock(NamedTuple):
     rows: int
     codes: Array  # the different codes of labels
     counts: Array  # of each
+    is_sparse: bool
     collected: CollectedWarnings
 
 
@@ -121,7 +136,8 @@ def count_labels(model: Any, block: Any, b: int) -> LabelsOfBlock:
     with errors_name_block(b), collect_warnings() as collected:
         batch, n_classes = batch_of(model, block), len(model.order_)
     codes = batch.intervals[batch.labelled()] @ [n_classes, 1]
-    return LabelsOfBlock(len(batch), *np.unique(codes, return_counts=True), collected)
+    counted = np.unique(codes, return_counts=True)
+    return LabelsOfBlock(len(batch), *counted, not hasattr(batch.rows, "X"), collected)
 
 
 def read_part(model: Any, block: Any, b: int, kinds: Kinds, first: int, n: int) -> Block:

@@ -21,16 +21,25 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from dask import delayed
+from dask.delayed import Delayed
+from numpy.typing import ArrayLike
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
 from pril.core import rating
 from pril.core.arrays import Array
-from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
+from pril.dask.blocks import (
+    NO_ROWS,
+    BlockParts,
+    Blocks,
+    errors_name_block,
+    find_classes,
+    model_of_features,
+)
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 from pril.online import learning
-from pril.online.learning import Patience
+from pril.online.learning import OnlineClassifier, Patience
 from pril.online.memory import Memory
 
 Mode = Literal["chain", "mix"]
@@ -45,14 +54,14 @@ WINDOW = 8  # blocks of a chain in memory at once: one is learned while the othe
 
 
 def learn_online(
-    model: Any,
+    model: OnlineClassifier,
     blocks: Blocks,
-    features: Any,
+    features: ArrayLike | None,
     classes: Array | None,
     mode: Mode,
     epochs: int | None,
     cluster: Cluster,
-) -> Any:
+) -> OnlineClassifier:
     """Return the model fitted to the blocks.
 
     `features` is X without rows, and `classes` are those of the labels; None has to be found.
@@ -86,12 +95,12 @@ def learn_online(
 class PassSoFar(NamedTuple):
     """The model after some blocks of a pass, their loss and their warnings."""
 
-    model: Any
+    model: OnlineClassifier
     loss: int
     collected: CollectedWarnings
 
 
-def learn_next_block(before: PassSoFar, block: Any, b: int, classes: Array) -> PassSoFar:
+def learn_next_block(before: PassSoFar, block: BlockParts, b: int, classes: Array) -> PassSoFar:
     """Return the pass after the b-th block."""
     model = copy(before.model)  # Dask may give the same model to another task
     with errors_name_block(b), collect_warnings() as collected:
@@ -102,13 +111,15 @@ def learn_next_block(before: PassSoFar, block: Any, b: int, classes: Array) -> P
     return PassSoFar(model, loss, collected | before.collected)
 
 
-def _chain(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
+def _chain(
+    model: OnlineClassifier, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster
+) -> OnlineClassifier:
     patience = Patience.of(model)
     rows = mistakes = 0
     for n_iter in range(1, epochs + 1):
         loss = 0
         for start in range(0, len(blocks), WINDOW):
-            task: Any = delayed(PassSoFar(model, loss, {}), traverse=False)
+            task: Delayed = delayed(PassSoFar(model, loss, {}), traverse=False)
             for b, block in enumerate(blocks[start : start + WINDOW], start):
                 task = delayed(learn_next_block)(task, block, b, classes)
             model, loss, collected = cluster.compute(task, f"learning pass {n_iter} of {epochs}")
@@ -137,7 +148,9 @@ class BlockSums(NamedTuple):
     collected: CollectedWarnings
 
 
-def learn_block(model: Any, block: Any, b: int, seed: tuple[int, ...] | None) -> BlockSums:
+def learn_block(
+    model: OnlineClassifier, block: BlockParts, b: int, seed: tuple[int, ...] | None
+) -> BlockSums:
     """Learn one pass over the b-th block from the common model, which is not changed."""
     with errors_name_block(b), collect_warnings() as collected:
         X, y, *weights = block
@@ -183,7 +196,9 @@ def add_block_sums(parts: Sequence[BlockSums]) -> BlockSums:
     return BlockSums._make([*(sum(values[1:], values[0]) for values in sums), first])
 
 
-def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster) -> Any:
+def _mix(
+    model: OnlineClassifier, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster
+) -> OnlineClassifier:
     model.order_ = classes
     learning.begin(model)
     rng = check_random_state(model.random_state)
@@ -191,7 +206,8 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
     seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
     patience = Patience.of(model)
     weight = 0.0
-    averaged: Any = None  # second half of the rounds; the last round if learning ends before
+    # Sums of the second half of the rounds; of the last round if learning ends before.
+    averaged: list[BlockSums] = []
     carry = np.zeros(len(classes) - 1)
     for n_iter in range(1, epochs + 1):
         common = delayed(model, traverse=False)
@@ -205,25 +221,26 @@ def _mix(model: Any, blocks: Blocks, classes: Array, epochs: int, cluster: Clust
             raise InputError(NO_ROWS)
         cluster.show_warnings(sums.collected)
         weight += _parts(model, sums)["clock"][0]
-        averaged = sums if n_iter <= epochs // 2 + 1 else add_block_sums([averaged, sums])
+        averaged = averaged if n_iter > epochs // 2 + 1 else []
+        averaged = [add_block_sums([*averaged, sums])]
         model = copy(model)  # a task may still read the old one
         model.n_iter_ = n_iter
         if patience.ends(sums.counts[1], sums.loss / sums.rows) or n_iter == epochs:
             break
         model.memory_, carry = move_common_model(model, sums, STRIDE, carry)
     memory, _ = move_common_model(model, sums, 1.0, carry)
-    _set_mean(memory, _parts(model, averaged), weight)
+    _set_mean(memory, _parts(model, averaged[0]), weight)
     model.memory_ = memory
     return model
 
 
-def _parts(model: Any, sums: BlockSums) -> dict[str, Array]:
+def _parts(model: OnlineClassifier, sums: BlockSums) -> dict[str, Array]:
     """Return the parts of the change of a memory."""
     return Memory(model.memory_.layout, sums.numbers, model.memory_.integers).parts()
 
 
 def move_common_model(
-    model: Any, sums: BlockSums, stride: float, carry: Array
+    model: OnlineClassifier, sums: BlockSums, stride: float, carry: Array
 ) -> tuple[Memory, Array]:
     """Return the common model, moved along the mean change of the blocks, and the new remainder.
 
@@ -231,6 +248,7 @@ def move_common_model(
     added first.
     """
     memory, change = model.memory_.copy(), _parts(model, sums)
+    engine: Any = model.engine  # a linear one: no other mixes
     state, rows = memory.state, sums.rows
     exact = state.n + carry + stride * change["n"] / rows
     if len(exact):  # one class has no thresholds
@@ -241,7 +259,7 @@ def move_common_model(
     state.counts[:] += sums.counts
     state.clock[:] = 0.0, 1.0
     state.shift[:] = 0.0
-    state.shift[0] = rating.common_shift(model.engine.geometry, state)
+    state.shift[0] = rating.common_shift(engine.geometry, state)
     if not memory.is_finite():
         raise InputError(f"{type(model).__name__} overflowed in mixing: scale the features")
     return memory, exact - state.n

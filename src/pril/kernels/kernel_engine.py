@@ -68,8 +68,8 @@ class Support(NamedTuple):
 
     def places(self, n: int) -> Array:
         """Return where each of the n rows of this call is among the support rows, -1 if nowhere."""
-        own, places = np.flatnonzero(self.source >= self.origin), np.full(n, -1)
-        places[self.source[own] - self.origin] = own
+        of_call, places = np.flatnonzero(self.source >= self.origin), np.full(n, -1)
+        places[self.source[of_call] - self.origin] = of_call
         return places
 
     def with_room(self, n: int, rows: Any) -> Support:
@@ -253,8 +253,8 @@ class KernelEngine(NamedTuple):
             if learned is not None:
                 return learned
         if self.budget is None:
-            own = memory.source if self.is_precomputed else batch.rows.X
-            memory = memory.with_room(len(batch), own)
+            kept = memory.source if self.is_precomputed else batch.rows.X
+            memory = memory.with_room(len(batch), kept)
         places = memory.places(len(batch))
         for part in batches(len(batch) if order is None else len(order), BLOCK):
             if self.budget is not None:  # rows may have been dropped
@@ -334,12 +334,12 @@ class KernelEngine(NamedTuple):
         candidates = np.append(old, n_support + np.arange(n))
         rows = joined(taken(memory.rows, old), block.own)
         since = np.append(np.arange(n_support), np.full(n, -1))
-        own = np.where(block.places >= 0, block.places, n_support + np.arange(n))
+        coefficient = np.where(block.places >= 0, block.places, n_support + np.arange(n))
         gram = types.Gram(
             scores=self._scores(memory, block, memory.coef),
             sums=self._scores(memory, block, memory.sums) if block.record else np.empty(0),
             values=np.ascontiguousarray(self.kernel.values(block.X, rows).T),
-            slot=np.searchsorted(candidates, own),
+            slot=np.searchsorted(candidates, coefficient),
             since=since[candidates],
             size=np.array([n_support, 0]),
             budget=budget,
@@ -367,13 +367,13 @@ class KernelEngine(NamedTuple):
     ) -> tuple[Array, Array]:
         """Run the loop over a block; return the new coefficients and their sums."""
         base = memory.base
-        own = base.with_features(np.full(len(coef), -1))
-        state = own.state
+        room = base.with_features(np.full(len(coef), -1))
+        state = room.state
         state.u[0, :-1], state.mean_u[:, :-1] = coef, sums
         batch = Batch(gram, block.intervals, block.weights)
-        if self.linear.run(own, batch, None, block.record) >= 0:
+        if self.linear.run(room, batch, None, block.record) >= 0:
             raise self._not_finite()
-        base.tail()[:], base.counts[:] = own.tail(), own.counts
+        base.tail()[:], base.counts[:] = room.tail(), room.counts
         return state.u[0, :-1], state.mean_u[0, :-1] if base.averages else np.zeros_like(coef)
 
     # --- Rating ---

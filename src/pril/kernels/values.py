@@ -39,16 +39,16 @@ class Kernel(NamedTuple):
         """
         if callable(kernel) or kernel == "precomputed":
             return cls(kernel, more)
-        known = KERNEL_PARAMS[kernel]
+        arguments = KERNEL_PARAMS[kernel]
         for name in more:
-            if name not in known:
+            if name not in arguments:
                 raise InputError(
                     f"kernel_params: kernel={kernel!r} takes no argument {name!r}, "
-                    f"only {ranking.named(sorted(known))}"
+                    f"only {ranking.named(sorted(arguments))}"
                 )
-        own = {name: parameters[name] for name in parameters if name in known}
+        fitting = {name: parameters[name] for name in parameters if name in arguments}
         # A float64 of NumPy would make float32 rows float64; a float of Python does not.
-        given = {name: ranking.plain(value) for name, value in {**own, **more}.items()}
+        given = {name: ranking.plain(value) for name, value in {**fitting, **more}.items()}
         return cls(kernel, {name: value for name, value in given.items() if value is not None})
 
     def __str__(self) -> str:

@@ -115,7 +115,7 @@ class Labels(NamedTuple):
 # --- Reading -------------------------------------------------------------------------------------
 
 
-def read(y: LabelsLike, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
+def read(y: object, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
     """Read a table of labels with one of the given numbers of columns (none given: any)."""
     if isinstance(y, Labels):  # read before
         return y

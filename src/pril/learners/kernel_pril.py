@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import ThresholdMixin, rows_to_rate
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, Seed
 from pril.core.loop_types import Pril
 from pril.core.scikit import Interval, StrOptions
 from pril.kernels.kernel_engine import KernelEngine, Support
@@ -121,7 +121,7 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
-        random_state: Any = None,
+        random_state: Seed = None,
         average: bool = True,
         kernel: str | Callable[[Any, Any], Any] = "rbf",
         gamma: float | None = None,
@@ -163,7 +163,7 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
 
     # --- Predicting ---
 
-    def latent(self, X: Any) -> Any:
+    def latent(self, X: FeaturesLike) -> Any:
         """Return the score f(x) that the thresholds cut into classes.
 
         Parameters

@@ -19,7 +19,7 @@ from pril.bases.classifier import (
     rows_to_rate,
 )
 from pril.core import loop_types as types
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, Seed
 from pril.core.rating import Ratings
 from pril.core.scikit import Interval, StrOptions
 from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
@@ -38,10 +38,10 @@ class LinearMixin(ABC):
     _traits: ClassVar[dict[str, Any]] = {}
 
     @abstractmethod
-    def _rule(self) -> Any:
+    def _rule(self) -> types.Rule:
         """Return the rule, with its hyper-parameters as floats and booleans."""
 
-    def _geometry(self) -> Any:
+    def _geometry(self) -> types.Geometry:
         return types.Additive()
 
     @property
@@ -81,7 +81,7 @@ class LinearMixin(ABC):
         unknown: Literal["error", "ignore"] = "error",
         metrics: int | None = None,
         strict: bool = False,
-    ) -> Any:
+    ) -> RowStream:
         """Learn and predict one row at a time, in about a microsecond.
 
         The model has learned every row as soon as `learn_one` returns. Threads may share a stream:
@@ -236,7 +236,7 @@ class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
-        random_state: Any = None,
+        random_state: Seed = None,
         rate: float = 0.05,
         signed: bool = True,
         tol: float | None = None,
@@ -323,7 +323,7 @@ class PassiveAggressive(LinearMixin, ThresholdMixin, OnlineClassifier):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
-        random_state: Any = None,
+        random_state: Seed = None,
         average: bool = True,
         half_life: float | None = None,
         C: float = 1.0,
@@ -398,7 +398,7 @@ class WidrowHoff(LinearMixin, ThresholdMixin, OnlineClassifier):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
-        random_state: Any = None,
+        random_state: Seed = None,
         average: bool = True,
         half_life: float | None = None,
         rate: float = 0.1,
@@ -479,7 +479,7 @@ class MulticlassPerceptron(LinearMixin, OnlineClassifier):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
-        random_state: Any = None,
+        random_state: Seed = None,
         average: bool = True,
         half_life: float | None = None,
         fit_intercept: bool = True,
@@ -500,7 +500,7 @@ class MulticlassPerceptron(LinearMixin, OnlineClassifier):
     def _rule(self) -> types.Multiclass:
         return types.Multiclass()
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: FeaturesLike) -> Array:
         """Return the score of each class.
 
         Parameters

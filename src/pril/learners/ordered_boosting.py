@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 
 from pril.bases.classifier import (
     OrdinalLearner,
@@ -24,14 +24,14 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Coarsening
 from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
-from pril.core.threads import aside, n_threads, unchanged_on_failure
+from pril.core.threads import n_threads, private_state, unchanged_on_failure
 from pril.errors import InputError
 from pril.labels import ranking
 from pril.labels.resampling import read_groups
 from pril.learners.boosting import cross_fitting
 from pril.learners.boosting.cross_fitting import Watch
 from pril.learners.boosting.features import find_categories
-from pril.learners.boosting.folds import Home, InMemory, Source, Threads
+from pril.learners.boosting.folds import FoldRunner, MatrixSource, Source, Threads
 from pril.learners.boosting.forest_engine import (
     BoostedTrees,
     ForestEngine,
@@ -227,7 +227,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         monotonic_cst: ArrayLike | dict[str, int] | None = None,
         decision: Literal["median", "mode"] = "median",
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
         self.classes = classes
@@ -259,8 +259,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: object,
+        y: object,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
@@ -345,13 +345,13 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     def feature_importances_(self) -> Array:
         """Share of each feature in what moves the score."""
         check_ready(self)
-        beside, memory = aside(self), self.memory_
+        beside, memory = private_state(self), self.memory_
         if beside.importances[0] is not memory:
-            found = importances(memory.forest, memory.background)
-            beside.importances = memory, frozen(found)
+            shares = importances(memory.forest, memory.background)
+            beside.importances = memory, frozen(shares)
         return beside.importances[1]
 
-    def contributions(self, X: Any) -> Array:
+    def contributions(self, X: object) -> Array:
         """Return how much each feature adds to the score of each row.
 
         They are Shapley values of the whole score: linear model, landmarks and trees, with their
@@ -382,10 +382,10 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         >>> X = np.random.default_rng(0).normal(size=(200, 3))
         >>> y = np.digitize(2.0 * X[:, 0] - X[:, 1], [-1.0, 1.0])
         >>> model = OrderedBoosting(random_state=0).fit(X, y)
-        >>> found = model.contributions(X)
-        >>> np.allclose(found.sum(axis=1), model.latent(X))
+        >>> added = model.contributions(X)
+        >>> np.allclose(added.sum(axis=1), model.latent(X))
         True
-        >>> found[:, 0].std() > found[:, 1].std() > found[:, 2].std()
+        >>> added[:, 0].std() > added[:, 1].std() > added[:, 2].std()
         np.True_
         """
         rows = rows_to_rate(self, X)
@@ -394,7 +394,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     def _label_chances(self, intervals: Array) -> Array:
         return self.memory_.choice.relative_chances(np.maximum(intervals, 0), len(self.order_))
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
@@ -406,8 +406,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
 
 def fit_watched(
     model: OrderedBoosting,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     sample_weight: ArrayLike | None,
     watch: Watch | None,
     groups: ArrayLike | None = None,
@@ -421,8 +421,8 @@ def fit_watched(
         weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
         intervals = encode_labels(model, labels, weight, model.classes, naming_rows)
 
-        def source(counts: Array) -> InMemory:
-            return InMemory(features if counts.all() else features[counts])
+        def source(counts: Array) -> MatrixSource:
+            return MatrixSource(features if counts.all() else features[counts])
 
         code = None if groups is None else read_groups(groups, n).code
         learn(model, source, intervals, weight, watch, groups=code)
@@ -433,7 +433,7 @@ def encode_labels(
     model: OrderedBoosting,
     labels: ranking.Labels,
     weight: Array,
-    classes: Any,
+    classes: ArrayLike | None,
     naming: Callable[[Array], AbstractContextManager[None]],
 ) -> Array:
     """Let a model know its classes; return the intervals of ranks, of rows that count.
@@ -457,11 +457,11 @@ def learn(
     watch: Watch | None,
     *,
     groups: Array | None = None,
-    home: Home | None = None,
+    runner: FoldRunner | None = None,
 ) -> None:
     """Learn from rows of known intervals and weights; `source` has those that a mask chooses.
 
-    The folds live in threads of this process, if there is no other home for them. The model must
+    The folds live in threads of this process, if there is no other runner for them. The model must
     know its classes, its categories and the number of its features.
     """
     by_class = class_weights(model.class_weight, model.order_, intervals)
@@ -478,17 +478,15 @@ def learn(
     weight = weight / weight.mean()
     rng = check_random_state(model.random_state)
     with Threads(n_threads(model.n_jobs)) as threads:
-        plan, beginning = cross_fitting.make_plan(
-            model, features, intervals, weight, groups, rng, threads
-        )
+        plan, start = cross_fitting.make_plan(model, features, intervals, weight, groups, rng)
         del intervals, weight, counts, groups  # frees memory
-        cross_fitting.warn_of_ends(beginning.known)
-        home = home or threads
-        home.begin(plan, features)
+        cross_fitting.warn_of_ends(start.labelling)
+        runner = runner or threads
+        runner.begin(plan, features)
         del plan
         most, patience = model.max_iter, model.n_iter_no_change
-        grown = cross_fitting.grow(beginning, home, most, patience, watch)
-    cross_fitting.warn_of_rounds(grown.rounds)
-    model.n_iter_, model.validation_loss_ = grown.rounds.best, np.array(grown.rounds.losses)
-    model.memory_ = cross_fitting.plant(beginning, grown, model.categories_)
+        trees = cross_fitting.grow(start, runner, most, patience, watch)
+    cross_fitting.warn_of_rounds(trees.rounds)
+    model.n_iter_, model.validation_loss_ = trees.rounds.best, np.array(trees.rounds.losses)
+    model.memory_ = cross_fitting.to_forest(start, trees, model.categories_)
     model.__dict__.pop("file_notes_", None)

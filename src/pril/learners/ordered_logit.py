@@ -262,7 +262,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         """
         with unchanged_on_failure(self):
             batch = learning.prepare(self, X, y, sample_weight=sample_weight, reset=True)
-            learning.begin(self, batch.rows)
+            learning.keep_parameters(self)
             rows = self.labelled_rows(batch)
             self.learn_maximum(fitting.fit(rows, self.settings()), rows)
         return self
@@ -271,7 +271,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     # --- The maximum ---
 
-    def settings(self) -> fitting.Settings:
+    def settings(self) -> fitting.FitSettings:
         """Return what `fit` is asked for, once the features are known.
 
         Returns
@@ -279,7 +279,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         settings : Settings
             As `pril.likelihood.fitting.fit` takes them.
         """
-        return fitting.Settings(
+        return fitting.FitSettings(
             alpha=float(self.alpha),
             trust=float(self.trust),
             coarsening=self.coarsening,

@@ -11,11 +11,11 @@ from pril.core.arrays import Array
 from pril.core.coarsening import LEAST_OVERLAP, MOST_STEPS, Coarsening, Kinds, Name
 from pril.core.loop_types import (
     AT_RANDOM,
-    BENEFIT,
     BY_OFFSETS,
     BY_TABLE,
-    LEAST,
-    MOST_MISSING_BY_ROW,
+    MAX_EVIDENCE_AGAINST,
+    MAX_MISSING_SHARE,
+    MIN_PROBABILITY,
     OPEN,
 )
 from pril.likelihood.fitting import Fit
@@ -26,6 +26,7 @@ from pril.likelihood.mechanisms import (
     Offsets,
     Random,
     label_chances,
+    label_table,
     shares_of,
 )
 from pril.likelihood.rows import Rows
@@ -71,8 +72,8 @@ class ByRow:
             return BY_OFFSETS
         _, narrow, wide, overlap, missing = self.parts["labels"]
         likely = narrow >= wide and overlap >= LEAST_OVERLAP * narrow
-        likely &= bool(missing < MOST_MISSING_BY_ROW * narrow)
-        likely &= chosen == OPEN and self.evidence > -BENEFIT
+        likely &= bool(missing < MAX_MISSING_SHARE * narrow)
+        likely &= chosen == OPEN and self.evidence > -MAX_EVIDENCE_AGAINST
         return BY_OFFSETS if likely else AT_RANDOM
 
     def label_chances(self, kinds: Kinds) -> Array:
@@ -89,7 +90,7 @@ class ByRow:
         """Return what `fit` found of cells of up to three classes."""
         low, high = cells.kinds.ends[cells.kind].T
         found = self.parts["table"][3 * self._places(low, high) + cells.rank - low]
-        return np.maximum(found, LEAST)
+        return np.maximum(found, MIN_PROBABILITY)
 
     def _places(self, low: Array, high: Array) -> Array:
         """Return where labels of up to three classes are: by their length, then by their end."""
@@ -117,9 +118,8 @@ class ByRow:
         if len(weights):
             whole, _, wide, *_ = self.parts["labels"]
             chances = label_chances(model, phi, weights)
-            chances *= 1.0 - wide / max(whole, wide, LEAST)
-            cells = np.split(chances, np.cumsum(kinds.ends @ [-1, 1] + 1)[:-1])
-            table = dict(zip(map(tuple, kinds.ends.tolist()), map(tuple, cells), strict=True))
+            chances *= 1.0 - wide / max(whole, wide, MIN_PROBABILITY)
+            table = label_table(kinds, chances)
         evidence = None if self.asked == "random" else self.evidence
         return Coarsening.of(name, shares_of(self.phi), found.get("evidence", evidence), table)
 

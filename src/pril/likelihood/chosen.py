@@ -14,6 +14,7 @@ from pril.likelihood.mechanisms import (
     Offsets,
     Random,
     label_chances,
+    label_table,
     relative_chances,
     shares_of,
 )
@@ -74,9 +75,6 @@ class Choice(NamedTuple):
             kinds, number = Kinds.of(np.vstack([self.ends, *made]), n_classes)
             weights = np.bincount(number[: len(self.ends)], self.by_kind, len(kinds.ends))
         chances = label_chances(mechanism.among(kinds), self.phi, weights)
-        stops = np.cumsum(kinds.ends[:, 1] - kinds.ends[:, 0] + 1)[:-1]
-        cells = [tuple(own.tolist()) for own in np.split(chances, stops)]
-        table = dict(zip(map(tuple, kinds.ends.tolist()), cells, strict=True))
         shares = shares_of(self.phi) if isinstance(mechanism, Offsets) else np.empty(0)
         name: Name = "free" if isinstance(mechanism, Free) else self.mechanism
-        return Coarsening.of(name, shares, self.evidence, table)
+        return Coarsening.of(name, shares, self.evidence, label_table(kinds, chances))

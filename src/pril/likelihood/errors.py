@@ -24,7 +24,7 @@ from pril.core.coarsening import Kinds
 from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
 from pril.errors import shown
-from pril.likelihood.fitting import Fit, Problem, Scale
+from pril.likelihood.fitting import Fit, Problem, SeenClasses
 from pril.likelihood.mechanisms import Random
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, Point
@@ -93,7 +93,7 @@ def free_numbers(problem: Problem, x: Array) -> Any:
     return csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
 
-def in_free_numbers(free: Any, numbers: Array) -> Array:
+def in_free_numbers(free: csr_array, numbers: Array) -> Array:
     """Return numbers, in columns, as those that rows determine."""
     found: Array = (free.T @ numbers) / free.sum(axis=0)[:, np.newaxis]
     return found
@@ -117,7 +117,7 @@ class Errors:
         kinds, weights = problem.rows.kinds, problem.rows.weights
         phi, theta = problem.split(x)[1:]
         if isinstance(problem.mechanism, Random):
-            n_thresholds = Scale.of(kinds, weights).kinds.n_classes - 1
+            n_thresholds = SeenClasses.of(kinds, weights).kinds.n_classes - 1
         else:
             n_thresholds = kinds.n_classes - 1 - int(without_rows(kinds, weights).sum())
         n_thresholds -= int(vanished(theta, problem.rows.n_rows).sum())

@@ -36,7 +36,7 @@ MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
 NEVER = 30.0  # log odds against a class at an end of the scale that no label has
 
 
-class Settings(NamedTuple):
+class FitSettings(NamedTuple):
     """What a fit is asked for."""
 
     alpha: float
@@ -50,7 +50,7 @@ class Settings(NamedTuple):
 # --- What rows determine -------------------------------------------------------------------------
 
 
-class Scale(NamedTuple):
+class SeenClasses(NamedTuple):
     """The classes that ranges at random tell apart; others have no rows, or are never told apart.
 
     A class between two neighbouring cuts has rows only if some label begins at the lower cut, and
@@ -61,7 +61,7 @@ class Scale(NamedTuple):
     place: Array  # (K + 1,), which cut that is left each cut is; -1 where labels do not say
 
     @classmethod
-    def of(cls, kinds: Kinds, weights: Array) -> Scale:
+    def of(cls, kinds: Kinds, weights: Array) -> SeenClasses:
         """Return the classes of labels with such weights."""
         ends = kinds.ends[weights > 0.0]
         begins, stops = np.zeros((2, kinds.n_classes + 1), dtype=bool)
@@ -77,7 +77,7 @@ class Scale(NamedTuple):
         return cls(Kinds(np.maximum(left, 0), int(place.max())), place)
 
     @classmethod
-    def whole(cls, kinds: Kinds) -> Scale:
+    def whole(cls, kinds: Kinds) -> SeenClasses:
         """Return all classes."""
         return cls(kinds, np.arange(kinds.n_classes + 1))
 
@@ -164,7 +164,7 @@ class Problem:
         point = self.point(x)
         sums = self.rows.add_up(point.sums, KindSums.plus, "taking a step")
         table = self.mechanism.table(self.split(x)[1])
-        return assembled(sums, self.mechanism.cells, table, self.d)
+        return assembled(sums, self.mechanism.cells, table)
 
     def look_at(self, x: Array) -> Sums | None:
         """Return the log posterior; None if thresholds are out of order."""
@@ -185,6 +185,16 @@ class Problem:
         theta = self.score + self.link.quantile(below)
         w = np.zeros(self.d)
         return [np.concatenate([w, phi, theta]) for phi in self.mechanism.starts(weights)]
+
+    def start_near(self, x: Array, some: Problem) -> Array:
+        """Return where a search begins, given where it ended for some of the rows.
+
+        More rows say more of what hardly occurs: numbers that labels themselves show move as they
+        do in `starts`.
+        """
+        here, there = (each.mechanism.starts(each.rows.weights)[0] for each in (self, some))
+        w, phi, theta = self.split(x)
+        return np.concatenate([w, phi + here - there, theta])
 
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
@@ -258,7 +268,7 @@ class Fit:
 
     problem: Problem
     maximum: Maximum
-    scale: Scale
+    scale: SeenClasses
     evidence: dict[str, float] = field(default_factory=dict)  # of the mechanisms that were compared
     n_steps: int = 0  # before this search
     products: Array | None = None  # of the features, see `Fitting.products`
@@ -321,7 +331,7 @@ class Fitting:
     """Rows and what a fit is asked for."""
 
     rows: Rows
-    settings: Settings
+    settings: FitSettings
 
     @property
     def kinds(self) -> Kinds:
@@ -362,11 +372,11 @@ class Fitting:
         )
 
     @cached_property
-    def scale(self) -> Scale:
+    def scale(self) -> SeenClasses:
         """The classes: those that labels tell apart, if there is no prior to tell them apart."""
         if self.learns or self.settings.alpha > 0.0:
-            return Scale.whole(self.kinds)
-        return Scale.of(self.kinds, self.rows.weights)
+            return SeenClasses.whole(self.kinds)
+        return SeenClasses.of(self.kinds, self.rows.weights)
 
     @cached_property
     def priors(self) -> Priors:
@@ -455,14 +465,18 @@ class Fitting:
             problem = self.problem(self.rows, self.mechanism("random"))
             return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
-        problem = self.problem(self.rows, mechanism)
+        problem = self.problem(self.compared, mechanism)
         if self.rows.n_rows <= MOST_COMPARED:
+            problem = self.problem(self.rows, mechanism)
             return Fit(problem, maximum, self.scale, evidence, n_steps - maximum.n_iter)
         if self.rows.n_rows > NEARER * MOST_COMPARED:
             some = self.problem(self.nearer, mechanism)
-            maximum = some.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
+            start = Maximum(some.start_near(maximum.x, problem))
+            problem, maximum = some, some.fit(start, self.settings.max_iter, tolerance=ROUGH)
             n_steps += maximum.n_iter
-        return Fit(problem, Maximum(maximum.x), self.scale, evidence, n_steps)
+        whole = self.problem(self.rows, mechanism)
+        start = Maximum(whole.start_near(maximum.x, problem))
+        return Fit(whole, start, self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""
@@ -475,7 +489,7 @@ class Fitting:
 
 def fit(
     rows: Rows,
-    settings: Settings,
+    settings: FitSettings,
     begun: dict[str, Any] | None = None,
     watch: Callable[[Fit], None] = lambda _: None,
 ) -> Fit:

@@ -144,6 +144,13 @@ def label_chances(mechanism: Mechanism, phi: Array, weights: Array) -> Array:
     return chance / whole[every.rank]
 
 
+def label_table(kinds: Kinds, chances: Array) -> dict[tuple[int, int], tuple[float, ...]]:
+    """Return the chances of `label_chances` by label."""
+    ends = np.cumsum(kinds.ends[:, 1] - kinds.ends[:, 0] + 1)[:-1]
+    cells = [tuple(each.tolist()) for each in np.split(chances, ends)]
+    return dict(zip(map(tuple, kinds.ends.tolist()), cells, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Random:
     """Each class of a range is given it equally often: nothing to learn but what factors out."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import isotonic_regression
-from scipy.sparse import coo_array, csc_array, csr_array, diags_array, issparse
+from scipy.sparse import csc_array, csr_array, diags_array, issparse, triu
 from scipy.sparse.linalg import splu
 
 from pril.core.arrays import Array
@@ -23,6 +23,7 @@ SMALLEST = 1e-15  # of the log posterior, relative: no step can be seen to gain 
 DAMPING, LEAST_DAMPING, MOST_DAMPING = 10.0, 1e-3, 1e16
 LEAST_LEFT = 0.1  # of the distance between two thresholds, after a step
 NO_DISTANCE = 1e-12  # of two thresholds: less makes no difference, and is soon a rounding error
+MOST_VECTORS = 256  # numbers whose saddles are left along eigenvectors, which are slow to find
 FLAT = 1e-9  # curvature of scaled information: a rounding error
 
 
@@ -94,21 +95,25 @@ def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:
     size = _size(np.diagonal(scaled))
     scaled /= size
     scaled /= size[:, np.newaxis]
-    slope, damped = gradient / size, scaled.copy()
-    if damping > 0.0:
-        extra = brakes(information).dense()
-        damped += damping * extra / size / size[:, np.newaxis]
-    try:
-        factor = cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, slope, check_finite=False) / size, True
-    except LinAlgError:
-        values, vectors = eigh(scaled, check_finite=False)
-        along = vectors.T @ slope
-        steps = along / (np.maximum(np.abs(values), LEAST_DAMPING) + damping)
-        is_flat = values[0] > -FLAT
-        if not is_flat and along @ steps < TOLERANCE:
-            steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
-        return vectors @ steps / size, is_flat
+    slope, more = gradient / size, damping
+    while True:
+        damped = scaled.copy()
+        if more > 0.0:
+            damped += more * brakes(information).dense() / size / size[:, np.newaxis]
+        try:
+            factor = cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
+            return cho_solve(factor, slope, check_finite=False) / size, more == damping
+        except LinAlgError:
+            if len(size) <= MOST_VECTORS:
+                break
+            more = max(DAMPING * more, LEAST_DAMPING)
+    values, vectors = eigh(scaled, check_finite=False)
+    along = vectors.T @ slope
+    steps = along / (np.maximum(np.abs(values), LEAST_DAMPING) + damping)
+    is_flat = values[0] > -FLAT
+    if not is_flat and along @ steps < TOLERANCE:
+        steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
+    return vectors @ steps / size, is_flat
 
 
 def with_room(here: Sums, x: Array) -> Information:
@@ -123,14 +128,16 @@ def with_room(here: Sums, x: Array) -> Information:
         return here.information
     pull = np.cumsum(here.gradient[:-k:-1])[::-1]  # by the distance, all thresholds above moved
     curve = np.maximum(-pull, 0.0) / np.diff(x[-k:])
-    more = by_thresholds(np.insert(curve, 0, 0.0))
-    return here.information._replace(cuts=cuts + (more if issparse(cuts) else more.toarray()))
+    more = by_thresholds(np.insert(curve, 0, 0.0), issparse(cuts))
+    return here.information._replace(cuts=cuts + more)
 
 
-def by_thresholds(curve: Array) -> csr_array:
+def by_thresholds(curve: Array, is_sparse: bool) -> Any:
     """Return as information of thresholds the curvature by the first one and by each distance."""
     diagonal = curve + np.append(curve[1:], 0.0)
-    return csr_array(diags_array([-curve[1:], diagonal, -curve[1:]], offsets=[-1, 0, 1]))
+    if is_sparse:
+        return csr_array(diags_array([-curve[1:], diagonal, -curve[1:]], offsets=[-1, 0, 1]))
+    return np.diag(diagonal) - np.diag(curve[1:], 1) - np.diag(curve[1:], -1)
 
 
 def brakes(information: Information) -> Information:
@@ -139,11 +146,11 @@ def brakes(information: Information) -> Information:
     If thresholds were held back one by one, those that are close could not move together.
     """
     rest, cross, cuts = information
-    entries = coo_array(cuts)
-    first = np.minimum(*entries.coords)  # a distance moves all thresholds above it
-    curve = np.bincount(first, entries.data, cuts.shape[0])[::-1].cumsum()[::-1]
+    upper = triu(cuts) if issparse(cuts) else np.triu(cuts)
+    by_row = 2.0 * upper.sum(axis=1) - cuts.diagonal()
+    curve = by_row[::-1].cumsum()[::-1]  # a distance moves all thresholds above it
     own = np.diag(_size(np.diagonal(rest)) ** 2)
-    return Information(own, np.zeros_like(cross), by_thresholds(_size(curve) ** 2))
+    return Information(own, np.zeros_like(cross), by_thresholds(_size(curve) ** 2, issparse(cuts)))
 
 
 def ordered(x: Array, step: Array, k: int) -> Array:
@@ -187,7 +194,7 @@ def _sparse_step(information: Information, gradient: Array, damping: float) -> t
     return np.concatenate([first, solve(slope[r:]) - part @ first]) / size, more == damping
 
 
-def factored(matrix: Any) -> Callable[[Array], Array] | None:
+def factored(matrix: csc_array) -> Callable[[Array], Array] | None:
     """Return what solves with a symmetric sparse matrix; None if it is not positive definite."""
     options = {"SymmetricMode": True}
     try:

@@ -12,7 +12,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.likelihood.mechanisms import Cells, Mechanism, Random
 from pril.likelihood.rows import Block
-from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, between_cuts
+from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, joined
 
 # Pseudo-rows of the shares of the classes, at what ranges divided evenly give: where a mechanism is
 # learned, a class may else vanish because its neighbours explain its ranges.
@@ -53,7 +53,8 @@ class ClassShares(NamedTuple):
         rest = np.empty((0, 0))
         if len(point.w) <= MOST_DENSE:
             rest = (by_w * curve) @ by_w.T + Z.squares(bend.sum(axis=1))
-        information = Information(rest, cross[: len(rest)], between_cuts(cells, blocks))
+        cuts = joined(cells.cuts, blocks, len(shares) + 1)[1:-1, 1:-1]
+        information = Information(rest, cross[: len(rest)], cuts)
         return Sums(float(self.pseudo_rows @ np.log(shares)), gradient, information)
 
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
@@ -25,6 +26,7 @@ from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
 
 T = TypeVar("T")
+Selection: TypeAlias = slice | Array  # of rows: some that follow each other, or their numbers
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 14, 1 << 19  # the most of a block, which stays in the cache
 FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
@@ -60,8 +62,8 @@ class Block(NamedTuple):
         X = (self.X.data, self.X.indices, self.X.indptr) if issparse(self.X) else (self.X,)
         return sum(part.nbytes for part in (*X, *self[1:]) if part is not None)
 
-    def take(self, some: Any) -> Block:
-        """Return some of the rows: a slice, or their numbers."""
+    def take(self, some: Selection) -> Block:
+        """Return some of the rows."""
         offset = None if self.offset is None else self.offset[some]
         return Block(self.X[some], self.kind[some], self.weight[some], offset)
 
@@ -70,38 +72,38 @@ class Block(NamedTuple):
         """Return the rows of all parts."""
         if len(parts) == 1:
             return parts[0]
-        columns: Any = zip(*parts, strict=True)
-        X, *others = columns
-        whole = vstack(X, format="csr") if issparse(X[0]) else np.concatenate(X)
-        joined: Any = (None if one[0] is None else np.concatenate(one) for one in others)
-        return Block(whole, *joined)
+        X = [part.X for part in parts]
+        offsets = [part.offset for part in parts if part.offset is not None]
+        return Block(
+            vstack(X, format="csr") if issparse(X[0]) else np.concatenate(X),
+            np.concatenate([part.kind for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+            np.concatenate(offsets) if offsets else None,
+        )
 
     def counting(self) -> Block:
         """Return the rows that have a weight."""
         counts = self.weight > 0.0
         return self if counts.all() else self.take(np.flatnonzero(counts))
 
+    @with_one_blas_thread
     def digests(self, moments: Moments) -> Array:
         """Return a number for each row that depends on its standardised features alone.
 
         They are rounded, so that it is the same in another unit.
         """
-        X, mean = self.X, moments.mean
-        steps = np.divide(DIGEST_STEPS, moments.spread, out=0.0 * mean, where=moments.spread > 0.0)
-        factors = np.random.default_rng(0).integers(0, 1 << 63, len(mean) + 2, dtype=np.uint64)
-        last, own, *_ = factors = 2 * factors + np.uint64(1)
-        digests = np.zeros(self.n_rows, dtype=np.uint64)
-        if issparse(X):
-            zeros = _whole((0.0 - mean) * steps)
-            data = _whole((X.data - mean[X.indices]) * steps[X.indices]) - zeros[X.indices]
-            digests += csr_array((data, X.indices, X.indptr), X.shape) @ factors[2:]
-            digests += zeros @ factors[2:]
-        else:
-            for column, centre, step, factor in zip(X.T, mean, steps, factors[2:], strict=True):
-                digests += _whole(np.subtract(column, centre, dtype=np.float64) * step) * factor
-        if self.offset is not None:
-            digests += _whole(self.offset * DIGEST_STEPS) * own
-        return (digests ^ (digests >> np.uint64(29))) * last
+        d, rng, spread = len(moments.mean), np.random.default_rng(0), moments.spread
+        scale = np.divide(1.0, spread, out=np.zeros(d), where=spread > 0.0)
+        Z, digests = Frame(moments.mean, scale).view(self.X), np.zeros(self.n_rows, dtype=np.uint64)
+        factors = 2 * rng.integers(0, 1 << 63, 2, dtype=np.uint64) + np.uint64(1)
+        directions = rng.normal(size=(d + 1, 2)).T  # of the offset, then of each feature
+        for factor, direction in zip(factors, directions, strict=True):
+            scores = Z.dot(direction[1:])
+            if self.offset is not None:
+                scores = scores + self.offset * direction[0]
+            whole = np.rint(np.clip(scores * DIGEST_STEPS, -(2.0**62), 2.0**62)).astype(np.int64)
+            digests = (digests ^ (digests >> np.uint64(29)) ^ whole.view(np.uint64)) * factor
+        return digests
 
 
 class Lowest(NamedTuple):
@@ -129,7 +131,7 @@ class Lowest(NamedTuple):
 
     def plus(self, other: Lowest, most: int) -> Lowest:
         """Return those of the rows of both."""
-        if len(np.unique(self.digests)) == most:
+        if np.count_nonzero(np.diff(self.digests)) == most - 1:
             other = other.take(slice(np.searchsorted(other.digests, self.digests[-1], "right")))
         both = np.concatenate([self.digests, other.digests])
         return Lowest.of(Block.joined([self.rows, other.rows]), both, most)
@@ -137,12 +139,6 @@ class Lowest(NamedTuple):
     def take(self, some: slice) -> Lowest:
         """Return some of them."""
         return Lowest(self.rows.take(some), self.digests[some])
-
-
-def _whole(numbers: Array) -> Array:
-    """Return the nearest whole numbers, modulo 2**64."""
-    most = 2.0**62
-    return np.rint(np.clip(numbers, -most, most)).astype(np.int64).view(np.uint64)
 
 
 def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:
@@ -196,13 +192,8 @@ class Moments(NamedTuple):
         share = weight / (whole if whole > 0.0 else 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
             if issparse(X):
-                mean, parts = share @ X, (X.indices, X.indptr)
-                zeros = 1.0 - share @ csr_array((np.ones(len(X.data)), *parts), X.shape)
-                zeros[np.bincount(X.indices, minlength=len(mean)) == block.n_rows] = 0.0
-                mean += share @ csr_array((X.data - mean[X.indices], *parts), X.shape)
-                mean -= zeros * mean
-                apart = csr_array(((X.data - mean[X.indices]) ** 2, *parts), X.shape)
-                squares = weight @ apart + whole * zeros * mean**2
+                mean, variance = mean_variance_axis(X.astype(np.float64), 0, weights=share)
+                squares = whole * variance
             else:
                 X = X.astype(np.float64, copy=False)
                 mean = share @ X
@@ -293,7 +284,7 @@ class Framed(NamedTuple):
         product = self.Z @ v
         return product if self.centre is None else product - self.centre @ v
 
-    def sums(self, factors: Any) -> Array:
+    def sums(self, factors: Array) -> Array:
         """Return the sums of the rows, each times its factor, or its row of factors."""
         sums = (factors.T @ self.Z).T
         if issparse(sums):
@@ -312,12 +303,8 @@ class Framed(NamedTuple):
         return (weighted.T @ self.Z).toarray() - mixed - mixed.T + centres
 
     def diagonal(self, factors: Array) -> Array:
-        """Return the diagonal of `squares`."""
-        if self.centre is None:
-            return factors @ (self.Z * self.Z)
-        squared = self.Z.multiply(self.Z).T @ factors
-        mixed = 2.0 * self.centre * (self.Z.T @ factors)
-        return squared - mixed + factors.sum() * self.centre**2
+        """Return about the diagonal of `squares`: sparse rows are not centred."""
+        return (self.Z * self.Z).T @ factors
 
 
 class Rows(ABC):
@@ -363,7 +350,7 @@ class Rows(ABC):
             )
             return InMemory.of(found, self.kinds)
         lowest = self.add_up(
-            lambda block: Lowest.of(block, block.digests(moments), most),
+            lambda block: Lowest.of(counted := block.counting(), counted.digests(moments), most),
             lambda one, other: one.plus(other, most),
             "reading a sample",
         )
@@ -374,7 +361,7 @@ class Rows(ABC):
 class InMemory(Rows):
     """Rows that have a label, in memory."""
 
-    X: Any  # dense or CSR
+    X: Any  # (n, d), dense or CSR
     kind: Array
     weight: Array
     kinds: Kinds

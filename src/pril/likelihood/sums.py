@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,19 +21,19 @@ from pril.core.arrays import Array
 from pril.core.links import Link
 from pril.core.threads import with_one_blas_thread
 from pril.likelihood.mechanisms import Cells, Table
-from pril.likelihood.rows import Block, Frame, Framed
+from pril.likelihood.rows import Block, Frame, Framed, Selection
 
 MOST_DENSE = 1000  # features; with more, second derivatives are never written down as a matrix
 MOST_COLUMNS = 64  # cuts and cells of which each row has a column; with more, it has a sparse row
-# Thresholds whose information is a matrix. More are sparse, unless one pair of 20 share a label.
-MOST_CUTS, DENSE_SHARE = 200, 0.05
+# Cuts and cells whose information is a matrix; of more only if one pair of 10 shares a label.
+MOST_PLACES, DENSE_SHARE = 256, 0.1
 LEAST_CHANCE = 1e-290  # of a label; for a smaller one, logarithms are added up
 
 
 class Terms(NamedTuple):
     """What some rows add, given their scores: derivatives of log z by what is local to each."""
 
-    rows: Any  # which rows
+    rows: Selection
     log_z: Array  # (n,)
     cuts: Array  # (m, n), numbers of cuts
     cells: Array | None  # (m - 1, n), numbers of cells; None if chances do not vary
@@ -57,8 +58,7 @@ class KindSums(NamedTuple):
 
     def plus(self, other: KindSums) -> KindSums:
         """Return the sums of the rows of both."""
-        pairs: Any = zip(self, other, strict=True)
-        return KindSums(*(one + more for one, more in pairs))
+        return KindSums(*map(add, self, other))
 
 
 class Information(NamedTuple):
@@ -70,13 +70,15 @@ class Information(NamedTuple):
 
     def plus(self, other: Information) -> Information:
         """Return the sum."""
-        pairs: Any = zip(self, other, strict=True)
-        return Information(*(one + more for one, more in pairs))
+        return Information(*map(add, self, other))
 
     def dense(self) -> Array:
         """Return it as one matrix."""
-        cuts = self.cuts.toarray() if issparse(self.cuts) else self.cuts
-        return np.block([[self.rest, self.cross], [self.cross.T, cuts]])
+        r, n = len(self.rest), len(self.rest) + self.cuts.shape[0]
+        whole = np.empty((n, n))
+        whole[:r, :r], whole[:r, r:], whole[r:, :r] = self.rest, self.cross, self.cross.T
+        whole[r:, r:] = self.cuts.toarray() if issparse(self.cuts) else self.cuts
+        return whole
 
 
 class Sums(NamedTuple):
@@ -108,6 +110,11 @@ class Point:
     cells: Cells
     M: Array  # of the cells
 
+    @property
+    def n_places(self) -> int:
+        """The number of all cuts and cells."""
+        return len(self.theta) + 2 + len(self.M)
+
     def scores(self, block: Block) -> tuple[Framed, Array]:
         """Return the rows of a block in the frame, and their scores."""
         Z = self.frame.view(block.X)
@@ -130,14 +137,6 @@ class Point:
                 chance = self.M[own]
             yield Terms(rows, *_local(self.link, cut[cuts] - scores[rows], chance, cuts, own))
 
-    def logs(self, block: Block) -> Array:
-        """Return the log-likelihood of each row, but for what factors out."""
-        _, scores = self.scores(block)
-        logs = np.empty(block.n_rows)
-        for terms in self.terms(scores, block.kind):
-            logs[terms.rows] = terms.log_z
-        return logs
-
     @with_one_blas_thread
     def sums(self, block: Block) -> KindSums:
         """Return the sums of a block."""
@@ -153,9 +152,9 @@ class Point:
         for terms in self.terms(scores, block.kind):
             rows, by_cut = terms.rows, terms.by_cut
             kind, own = block.kind[rows], weight[rows]
-            whole = by_cut.sum(axis=0)
-            slope[rows] = -own * whole
-            curve[rows] = own * (whole * whole - terms.second.sum(axis=0))
+            slope[rows] = -own * by_cut.sum(axis=0)
+            curve[rows], columns, values = self._by_score(terms, own)
+            local.append((rows, columns, values))
             value += float(own @ terms.log_z)
             weighed = own * by_cut
             squares[1] += float(np.vdot(weighed, weighed))
@@ -173,27 +172,28 @@ class Point:
                 second[:, c] += np.bincount(kind, own * terms.second[c], n_kinds)
                 if terms.cells is not None:
                     mixed[:, c] += np.bincount(kind, own * terms.mixed[c], n_kinds)
-            local.append((rows, *self._crossed(terms, own, whole)))
         squares[0] = float(slope @ slope)
-        by_ww, by_w_local = np.empty((0, 0)), np.empty((0, 0))
+        by_ww, by_w_local = np.empty((0, 0)), np.empty((0, self.n_places))
         if d <= MOST_DENSE:
             by_ww = Z.squares(curve)
             by_w_local = Z.sums(self.spread(local, block.n_rows))
         by_w = Z.sums(slope)
         return KindSums(value, by_w, by_ww, by_w_local, first, outer, second, mixed, squares)
 
-    def _crossed(self, terms: Terms, weight: Array, whole: Array) -> tuple[Array, Array]:
-        """Return columns, and in them minus the derivatives by the score and by what is local."""
-        values = terms.second - whole * terms.by_cut
-        if terms.cells is None:
-            return terms.cuts, weight * values
-        by_cell = np.diff(terms.mixed, axis=0) - whole * terms.by_cell
-        columns = np.concatenate([terms.cuts, terms.cells + len(self.theta) + 2])
-        return columns, weight * np.concatenate([values, by_cell])
+    def _by_score(self, terms: Terms, weight: Array) -> tuple[Array, Array, Array]:
+        """Return minus the derivatives by the score twice, and by it and what is local: columns."""
+        whole = terms.by_cut.sum(axis=0)
+        curve = weight * (whole * whole - terms.second.sum(axis=0))
+        columns, values = terms.cuts, terms.second - whole * terms.by_cut
+        if terms.cells is not None:
+            by_cell = np.diff(terms.mixed, axis=0) - whole * terms.by_cell
+            columns = np.concatenate([columns, terms.cells + len(self.theta) + 2])
+            values = np.concatenate([values, by_cell])
+        return curve, columns, weight * values
 
-    def spread(self, local: list[tuple[Any, Array, Array]], n: int) -> Any:
+    def spread(self, local: list[tuple[Selection, Array, Array]], n: int) -> Any:
         """Return a matrix of n rows, and a column for each cut and cell, with values of rows."""
-        width = len(self.theta) + 2 + len(self.M)
+        width = self.n_places
         if width <= MOST_COLUMNS:
             dense = np.zeros((n, width))
             for rows, columns, values in local:
@@ -201,10 +201,10 @@ class Point:
                 for column, value in zip(columns, values, strict=True):
                     dense[at, column] += value
             return dense
-        at = [np.broadcast_to(np.arange(n)[rows], columns.shape) for rows, columns, _ in local]
-        columns = np.concatenate([columns.ravel() for _, columns, _ in local])
-        values = np.concatenate([values.ravel() for *_, values in local])
-        rows = np.concatenate([own.ravel() for own in at])
+        parts = [np.broadcast_arrays(np.arange(n)[rows], *at) for rows, *at in local]
+        rows, columns, values = (
+            np.concatenate([*map(np.ravel, x)]) for x in zip(*parts, strict=True)
+        )
         return csr_array((values, (rows, columns)), shape=(n, width))
 
     def curvature(self, block: Block) -> tuple[Array, Any]:
@@ -212,9 +212,9 @@ class Point:
         _, scores = self.scores(block)
         curve, local = np.empty(block.n_rows), []
         for terms in self.terms(scores, block.kind):
-            own, whole = block.weight[terms.rows], terms.by_cut.sum(axis=0)
-            curve[terms.rows] = own * (whole * whole - terms.second.sum(axis=0))
-            local.append((terms.rows, *self._crossed(terms, own, whole)))
+            weight = block.weight[terms.rows]
+            curve[terms.rows], columns, values = self._by_score(terms, weight)
+            local.append((terms.rows, columns, values))
         return curve, self.spread(local, block.n_rows)
 
     def gradients(self, block: Block, J: Array) -> Array:
@@ -234,7 +234,7 @@ class Point:
         return np.hstack([Z.dense() * slope, by_phi, by_theta])
 
 
-def _local(link: Link, distance: Array, chance: Array, cuts: Array, cells: Any) -> tuple[Any, ...]:
+def _local(link: Link, distance: Array, chance: Array, cuts: Array, cells: Array | None) -> Any:
     """Return the fields of `Terms` but the first, given distances of cuts and chances between."""
     below, above, density, tilt = link.sides(distance)
     # Differences of what is near 1 are those of what is near 0.
@@ -262,69 +262,45 @@ def _in_logs(link: Link, distance: Array, chance: Array) -> tuple[Array, Array, 
         return np.exp(log_p - log_z), np.exp(link.logs(distance).density - log_z), log_z
 
 
-def assembled(sums: KindSums, cells: Cells, table: Table, n_features: int) -> Sums:
+def assembled(sums: KindSums, cells: Cells, table: Table) -> Sums:
     """Return the derivatives by (w, phi, theta), given sums by kind."""
-    n_cuts, m, p = cells.kinds.n_classes + 1, cells.cuts.shape[1], table.J.shape[1]
-    wide = len(sums.by_ww) < n_features  # then these are for conjugate gradients
-    d = 0 if wide else n_features
-    r = d + p
-    by_cut = np.bincount(cells.cuts.ravel(), sums.first[:, :m].ravel(), n_cuts)
-    # By two cuts.
-    blocks = sums.outer[:, :m, :m]
-    blocks = blocks + np.triu(np.ones((m, m)), 1).T * blocks.transpose(0, 2, 1)
-    diagonal = np.arange(m)
-    blocks[:, diagonal, diagonal] -= sums.second
-    by_cuts = between_cuts(cells, blocks)
-    rest, cross = np.zeros((r, r)), np.zeros((r, n_cuts - 2))
-    if d:
-        rest[:d, :d], cross[:d] = sums.by_ww, sums.by_w_local[:, 1 : n_cuts - 1]
-    gradient_phi = np.empty(0)
-    if len(table.M):
-        G = _of_cells(cells, sums.first[:, m:])
-        gradient_phi = G @ table.J
-        if d:
-            rest[:d, d:] = sums.by_w_local[:, n_cuts:] @ table.J
-            rest[d:, :d] = rest[:d, d:].T
-        by_phi, by_both = _by_phi(sums, cells, table)
-        rest[d:, d:] = by_phi - table.second(G)
-        cross[d:] = by_both[1:-1].T
-    gradient = np.concatenate([sums.by_w, gradient_phi, by_cut[1:-1]])
-    return Sums(sums.value, gradient, Information(rest, cross, by_cuts), sums.squares)
+    n_cuts, m = cells.kinds.n_classes + 1, cells.cuts.shape[1]
+    cuts, chances, below = slice(1, n_cuts - 1), slice(n_cuts, None), np.arange(m - 1)
+    local = sums.outer + np.triu(np.ones(sums.outer.shape[1:]), 1).T * sums.outer.swapaxes(1, 2)
+    local[:, range(m), range(m)] -= sums.second
+    places = cells.cuts
+    if len(table.M):  # a cell has a cut below it and one above
+        places = np.hstack([places, n_cuts + cells.first[:, np.newaxis] + below])
+        places = np.minimum(places, n_cuts + len(table.M) - 1)  # there are zeros beyond
+        is_cell = below < cells.n_cuts[:, np.newaxis] - 1
+        for cut, sign in ((below, 1.0), (below + 1, -1.0)):
+            mixed = np.where(is_cell, sign * sums.mixed[:, cut], 0.0)
+            local[:, cut, m + below] += mixed
+            local[:, m + below, cut] += mixed
+    n = n_cuts + len(table.M)
+    first = np.bincount(places.ravel(), sums.first.ravel(), n)
+    whole = joined(places, local, n)
+    to_phi = table.J.T @ whole[chances]
+    by_phi = to_phi[:, chances] @ table.J - table.second(first[chances])
+    by_both = sums.by_w_local[:, chances] @ table.J
+    return Sums(
+        sums.value,
+        np.concatenate([sums.by_w, first[chances] @ table.J, first[cuts]]),
+        Information(
+            np.block([[sums.by_ww, by_both], [by_both.T, by_phi]]),
+            np.vstack([sums.by_w_local[:, cuts], to_phi[:, cuts]]),
+            whole[cuts, cuts],
+        ),
+        sums.squares,
+    )
 
 
-def between_cuts(cells: Cells, blocks: Array) -> Any:
-    """Return the sum of matrices by the cuts of each kind, as a matrix by all thresholds."""
-    n_cuts, (n_kinds, m) = cells.kinds.n_classes + 1, cells.cuts.shape
-    one = np.repeat(cells.cuts, m, axis=1).ravel()
-    other = np.tile(cells.cuts, (1, m)).ravel()
-    most = DENSE_SHARE * n_cuts**2
-    if n_cuts <= MOST_CUTS or n_kinds * m * m > most:
-        whole = np.bincount(one * n_cuts + other, blocks.ravel(), n_cuts**2)
-        return whole.reshape(n_cuts, n_cuts)[1:-1, 1:-1]
-    return csr_array((blocks.ravel(), (one, other)), shape=(n_cuts, n_cuts))[1:-1, 1:-1]
-
-
-def _of_cells(cells: Cells, local: Array) -> Array:
-    """Return the values of cells, given a row for each kind."""
-    return local[cells.kind, np.arange(len(cells.kind)) - cells.first[cells.kind]]
-
-
-def _by_phi(sums: KindSums, cells: Cells, table: Table) -> tuple[Array, Array]:
-    """Return minus the second derivatives by phi, but those of M; and by cuts and phi."""
-    m, n_cells = cells.cuts.shape[1], len(table.M)
-    place = np.arange(n_cells) - cells.first[cells.kind]  # of a cell in its kind
-    by_phi = np.zeros((table.J.shape[1],) * 2)
-    by_both = np.zeros((cells.kinds.n_classes + 1, table.J.shape[1]))
-    for step in range(m - 1):  # pairs of cells of a kind, `step` apart
-        one = np.flatnonzero(place + step < cells.n_cuts[cells.kind] - 1)
-        values = sums.outer[cells.kind[one], m + place[one], m + place[one] + step]
-        part = table.J[one].T @ (values[:, np.newaxis] * table.J[one + step])
-        by_phi += part if step == 0 else part + part.T
-    for c in range(m):  # cuts with cells; a cut has a cell above it and one below
-        of_kind = c < cells.n_cuts[cells.kind]
-        values = sums.outer[cells.kind, c, m + place]
-        values = values - (place == c - 1) * sums.mixed[cells.kind, c]
-        values = values + (place == c) * sums.mixed[cells.kind, c]
-        some = values[of_kind, np.newaxis] * table.J[of_kind]
-        np.add.at(by_both, cells.cuts[cells.kind[of_kind], c], some)
-    return by_phi, by_both
+def joined(places: Array, local: Array, n: int) -> Any:
+    """Return the sum of matrices, whose rows and columns are at these places of n in all."""
+    m = places.shape[1]
+    one, other = np.repeat(places, m, axis=1).ravel(), np.tile(places, (1, m)).ravel()
+    if n <= MOST_PLACES:
+        return np.bincount(one * n + other, local.ravel(), n**2).reshape(n, n)
+    some = np.flatnonzero(local)
+    whole = csr_array((local.ravel()[some], (one[some], other[some])), shape=(n, n))
+    return whole if whole.nnz < DENSE_SHARE * n**2 else whole.toarray()

@@ -14,18 +14,19 @@ All sums are weights of rows; priors are in rows of mean weight, the *unit*.
 """
 
 from math import exp, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pril.core.arrays import Array
 from pril.core.coarsening import LEAST_OVERLAP, LEAST_SEEN, MOST_STEPS, OFFSETS
 from pril.core.loop_types import (
     ALWAYS,
     AT_RANDOM,
-    BENEFIT,
     BY_OFFSETS,
     BY_TABLE,
     DIRECTION_ROWS,
-    LEAST,
-    MOST_MISSING_BY_ROW,
+    MAX_EVIDENCE_AGAINST,
+    MAX_MISSING_SHARE,
+    MIN_PROBABILITY,
     OPEN,
     RANDOM,
     WIDTH_SPREAD,
@@ -34,18 +35,18 @@ from pril.online.code_cache import own_function, part_of_loop
 
 DOWN, UP = zip(*OFFSETS, strict=True)
 N_OFFSETS = len(OFFSETS)
-SEEN_BEFORE = 0.25  # rows of each kind of range in the prior of "at random"
-SPREAD = 1e-3  # rows of each class in the prior of `at_random`
+PRIOR_ROWS_OF_KIND = 0.25  # rows of each kind of range in the prior of "at random"
+PRIOR_ROWS_OF_CLASS = 1e-3  # rows of each class in the prior of `at_random`
 # Missing kinds are looked for after so many rows for each class; at first, sooner: each time that
 # this part of all rows is new.
-SELDOM, OFTEN = 8, 8
+ROWS_BETWEEN_LOOKS, PART_BETWEEN_LOOKS = 8, 8
 
 
 class Evidence(NamedTuple):
     """What the likelihood rule learns beside the model: the parts in `OWN_PARTS`."""
 
-    numbers: Any
-    places: Any  # where each part begins
+    numbers: Array
+    places: Array  # where each part begins
 
 
 SIZE, SLOPES, TURNS, SEEN, LABELS, KINDS, CLASSES, ADVANTAGE, PHI, CHOSEN, TABLE = range(11)
@@ -82,7 +83,7 @@ def find_shares(numbers, phi, shares):
         shares[o] = exp(shares[o] - most)
         whole += shares[o]
     for o in range(N_OFFSETS):
-        shares[o] = max(shares[o] / whole, LEAST)
+        shares[o] = max(shares[o] / whole, MIN_PROBABILITY)
 
 
 @part_of_loop
@@ -142,8 +143,8 @@ def mechanism_of(kind, numbers, places, unit):
     labels = places[LABELS]
     narrow = numbers[labels + 1]
     likely = (narrow >= numbers[labels + 2]) & (numbers[labels + 3] >= LEAST_OVERLAP * narrow)
-    likely &= numbers[labels + 4] < MOST_MISSING_BY_ROW * narrow
-    likely &= numbers[places[ADVANTAGE]] > -BENEFIT * unit
+    likely &= numbers[labels + 4] < MAX_MISSING_SHARE * narrow
+    likely &= numbers[places[ADVANTAGE]] > -MAX_EVIDENCE_AGAINST * unit
     return BY_OFFSETS if likely & (chosen == OPEN) else AT_RANDOM
 
 
@@ -168,7 +169,7 @@ def learn_label(rule, evidence, lo, hi, K, now, chances, work):
         if rule.coarsening != RANDOM:
             learn_range(rule, evidence, lo, hi, K, now, chances, work)
     numbers[places[KINDS] + place_of(lo, hi, K)] += weight
-    period = min(SELDOM * K, 1 + now.number // OFTEN)
+    period = min(ROWS_BETWEEN_LOOKS * K, 1 + now.number // PART_BETWEEN_LOOKS)
     if (rule.coarsening != RANDOM) & (now.number % period == 0):
         find_shares(numbers, places[PHI], shares)
         numbers[labels + 4] = missing(numbers, places, shares, K)
@@ -195,7 +196,7 @@ def learn_range(rule, evidence, lo, hi, K, now, chances, work):
         if mechanism == BY_OFFSETS:
             q[k] = given[k]
         elif mechanism == BY_TABLE:
-            q[k] = max(numbers[places[TABLE] + 3 * kind + k], LEAST)
+            q[k] = max(numbers[places[TABLE] + 3 * kind + k], MIN_PROBABILITY)
         by_offsets += chances[k] * given[k]
         inside += chances[k]
         mass += numbers[classes + k]
@@ -206,14 +207,14 @@ def learn_range(rule, evidence, lo, hi, K, now, chances, work):
         q[k] /= most
     # At random, the share of the range in its classes; the other rows of these have others. The
     # prior: rows spread evenly over the classes, and over the 2 K - 3 narrow ranges.
-    known, prior = numbers[places[KINDS] + kind], SEEN_BEFORE * unit
-    share = (known + prior) / (mass + prior * (2 * K - 3) * n / K)
-    if mass > known:
-        numbers[labels + 3] += weight * (1.0 - known / mass)
+    seen, prior = numbers[places[KINDS] + kind], PRIOR_ROWS_OF_KIND * unit
+    share = (seen + prior) / (mass + prior * (2 * K - 3) * n / K)
+    if mass > seen:
+        numbers[labels + 3] += weight * (1.0 - seen / mass)
     numbers[places[ADVANTAGE]] += weight * log(by_offsets / (min(share, 1.0) * inside))
-    part = weight / (mass + SPREAD * unit * n)
+    part = weight / (mass + PRIOR_ROWS_OF_CLASS * unit * n)
     for k in range(n):  # B. W. Turnbull's estimate, row by row
-        numbers[classes + k] += part * (numbers[classes + k] + SPREAD * unit)
+        numbers[classes + k] += part * (numbers[classes + k] + PRIOR_ROWS_OF_CLASS * unit)
     # How often each offset made this range, less how often it would make any of the class.
     for o in range(N_OFFSETS):
         slopes[o] = 0.0

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
-LONG = 1.0  # seconds: what takes longer is told
+TOLD_AFTER = 1.0  # seconds: what takes longer is told
 
 
 class CompileTime:
@@ -33,7 +33,7 @@ class CompileTime:
             return
         self.is_counting, collects = True, gc.isenabled()
         gc.disable()
-        timer, start = threading.Timer(LONG, self._tell), time.monotonic()
+        timer, start = threading.Timer(TOLD_AFTER, self._tell), time.monotonic()
         timer.daemon = True
         timer.start()
         try:

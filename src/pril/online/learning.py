@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from functools import update_wrapper
 from numbers import Integral, Real
 from operator import attrgetter, is_
 from types import FunctionType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import OrdinalLearner, naming_rows
+from pril.bases.engine import Engine, MemoryType, RowsType
 from pril.bases.weights import class_weights, label_weights, read_weights
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Seed
 from pril.core.docs import filled
 from pril.core.loop_types import Record
 from pril.core.rows import frozen, n_rows
 from pril.core.scikit import Interval, StrOptions, fit_context
-from pril.core.threads import aside, unchanged_on_failure
+from pril.core.threads import private_state, unchanged_on_failure
 from pril.errors import InputError
 from pril.labels import ranking
 from pril.online.linear_engine import Batch
@@ -41,7 +44,7 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
 }
 
 
-def _count(which: int, doc: str) -> Any:
+def _count(which: int, doc: str) -> property:
     """Return a property: one of the counts that a memory keeps."""
 
     def count(model: OnlineClassifier) -> int:
@@ -127,7 +130,7 @@ class OnlineClassifier(OrdinalLearner):
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         max_iter: int = 10,
         shuffle: bool = True,
-        random_state: Any = None,
+        random_state: Seed = None,
         average: bool = True,
         half_life: float | None = None,
         tol: float | None = None,
@@ -148,17 +151,24 @@ class OnlineClassifier(OrdinalLearner):
         if cls.__module__.startswith("pril."):  # a user's docstring is not ours to change
             cls.__doc__ = filled(cls.__doc__, OnlineClassifier.__doc__)
         if "__init__" not in vars(cls):  # an unknown argument is told by the name of the class
-            known: Any = cls.__init__
-            copied = FunctionType(known.__code__, known.__globals__, closure=known.__closure__)
-            own: Any = update_wrapper(copied, known)
-            own.__kwdefaults__, own.__qualname__ = known.__kwdefaults__, f"{cls.__name__}.__init__"
-            cls.__init__ = own  # type: ignore[method-assign]
+            inherited: Any = cls.__init__
+            code, closure = inherited.__code__, inherited.__closure__
+            init: Any = FunctionType(code, inherited.__globals__, closure=closure)
+            update_wrapper(init, inherited)
+            init.__kwdefaults__ = inherited.__kwdefaults__
+            init.__qualname__ = f"{cls.__name__}.__init__"
+            cls.__init__ = init  # type: ignore[method-assign]
         cls._get_parameters = attrgetter(*cls._get_param_names())
+
+    @property
+    @abstractmethod
+    def engine(self) -> OnlineEngine[Any, Any]:
+        """How it learns and rates, by its parameters."""
 
     # --- Learning ---
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: FeaturesLike, y: LabelsLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from scratch, in `max_iter` passes over the rows.
 
         Parameters
@@ -179,14 +189,14 @@ class OnlineClassifier(OrdinalLearner):
         """
         with unchanged_on_failure(self):
             batch = prepare(self, X, y, sample_weight=sample_weight, reset=True)
-            begin(self, batch.rows)
-            self.memory_, self.n_iter_ = make_passes(self, batch)
+            engine = begin(self, batch.rows)
+            self.memory_, self.n_iter_ = make_passes(self, engine, batch)
         return self
 
     def partial_fit(
         self,
-        X: Any,
-        y: Any,
+        X: FeaturesLike,
+        y: LabelsLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -218,10 +228,10 @@ class OnlineClassifier(OrdinalLearner):
     def check_parameters(self) -> None:
         """Refuse parameters that cannot be used, or that do not fit what was learned."""
         now = [*self._get_parameters(self)]
-        known = aside(self)
-        if known.valid is None or not all(map(is_, now, known.valid)):
+        state = private_state(self)
+        if state.valid is None or not all(map(is_, now, state.valid)):
             self._validate_params()
-            known.valid = now
+            state.valid = now
         for name, value in getattr(self, "learned_with_", {}).items():
             current = getattr(self, name)
             if not _same(current, value):
@@ -260,8 +270,8 @@ def has_learned(model: OnlineClassifier) -> bool:
 
 def learn_batch(
     model: OnlineClassifier,
-    X: Any,
-    y: Any,
+    X: FeaturesLike,
+    y: LabelsLike,
     classes: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
     *,
@@ -269,19 +279,22 @@ def learn_batch(
 ) -> tuple[Batch, Record | None]:
     """Do the work of `partial_fit`; return the batch and, if asked, what was predicted before."""
     with unchanged_on_failure(model) as before:
-        batch = prepare(model, X, y, classes, sample_weight)
-        if not has_learned(model) and len(batch) == 0:
-            model.__dict__ = before
-            return batch, None
-        record = blank_record(model, len(batch)) if recording else None
-        go_on(model, batch, record)
+        engine = _online_engine(model)
+        batch = _read(model, engine, X, y, classes, sample_weight)
+        if not has_learned(model):
+            if len(batch) == 0:
+                model.__dict__ = before
+                return batch, None
+            engine = begin(model, batch.rows)
+        record = engine.blank_record(len(batch), len(model.order_)) if recording else None
+        model.memory_ = engine.go_on(model.memory_, batch, None, record)
     return batch, record
 
 
 def prepare(
     model: OnlineClassifier,
-    X: Any,
-    y: Any,
+    X: FeaturesLike,
+    y: LabelsLike,
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     *,
@@ -292,10 +305,28 @@ def prepare(
     Names and number of the features, and the classes, are set on the learner: from scratch if
     `reset`, else they must agree with those it has.
     """
-    if not reset:
-        model.check_parameters()
-        refuse_online(model)
-    engine = model.engine
+    engine = model.engine if reset else _online_engine(model)
+    return _read(model, engine, X, y, classes, sample_weight, reset=reset)
+
+
+def _online_engine(model: OnlineClassifier) -> OnlineEngine[Any, Any]:
+    """Return the engine of a learner whose parameters let it learn row by row."""
+    model.check_parameters()
+    refuse_online(model)
+    return model.engine
+
+
+def _read(
+    model: OnlineClassifier,
+    engine: OnlineEngine[Any, Any],
+    X: FeaturesLike,
+    y: LabelsLike,
+    classes: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    *,
+    reset: bool = False,
+) -> Batch:
+    """Do the work of `prepare`."""
     fitted = has_learned(model) and not reset
     rows = engine.read(model, X, reset=not fitted, min_rows=1 if reset else 0)
     n = n_rows(rows)
@@ -327,25 +358,19 @@ def weigh(
 
     A row of weight zero has no label.
     """
-    own = weights_of_classes(model, model.order_, intervals if reset else None)
-    if own is not None:
-        own = label_weights(own, intervals)
-        weights = own if weights is None else weights * own
+    given = model.class_weight
+    if (
+        given is not None
+        and (by_class := class_weights(given, model.order_, intervals)) is not None
+    ):
+        of_labels = label_weights(by_class, intervals)
+        weights = of_labels if weights is None else weights * of_labels
         intervals = np.where(weights[:, np.newaxis] > 0.0, intervals, ranking.NO_LABEL)
         if reset and not ranking.is_labelled(intervals).any():
             raise InputError("class_weight is zero for every row: nothing to learn from")
     if weights is not None and (weights == 1.0).all():
         weights = None
     return intervals, weights
-
-
-def weights_of_classes(
-    model: OnlineClassifier, order: Array, intervals: Array | None
-) -> Array | None:
-    """Return the weights of the classes, None if they have none; intervals are of all rows."""
-    if intervals is None:
-        refuse_online(model)
-    return class_weights(model.class_weight, order, intervals)
 
 
 def refuse_online(model: OnlineClassifier) -> None:
@@ -371,7 +396,7 @@ def refuse_online(model: OnlineClassifier) -> None:
 
 
 def _read_intervals(
-    model: OnlineClassifier, table: ranking.Labels, classes: Any, reset: bool
+    model: OnlineClassifier, table: ranking.Labels, classes: ArrayLike | None, reset: bool
 ) -> Array:
     """Set the classes, and return the labels as intervals of them."""
     if not reset:
@@ -387,87 +412,143 @@ def agreed_classes(
     model: OnlineClassifier, table: ranking.Labels, classes: ArrayLike | None
 ) -> Array:
     """Return the classes, lowest first, if those known before, those named and those of y agree."""
-    own: Any = model.classes
-    values = None if own is None else list(own)  # they may have changed in place
-    known: Any = getattr(model, "order_", None)
-    beside = aside(model)
-    before, values_before, known_before = beside.agreed
-    was_compared = own is before and values == values_before and known is known_before
-    given = [one for one in (own, classes) if one is not None]
-    for one in (one for one in given if not (was_compared and one is own)):
-        found = ranking.check_classes(one)
-        if known is not None and not np.array_equal(found, known):
+    parameter: Any = model.classes
+    values = None if parameter is None else list(parameter)  # they may have changed in place
+    order: Any = getattr(model, "order_", None)
+    state = private_state(model)
+    before, values_before, known_before = state.agreed
+    was_compared = parameter is before and values == values_before and order is known_before
+    given = [one for one in (parameter, classes) if one is not None]
+    for one in (one for one in given if not (was_compared and one is parameter)):
+        order_given = ranking.check_classes(one)
+        if order is not None and not np.array_equal(order_given, order):
             raise InputError(
-                f"classes must stay the same: {ranking.named(known)} were set before, now they "
-                f"are {ranking.named(found)}"
+                f"classes must stay the same: {ranking.named(order)} were set before, now they "
+                f"are {ranking.named(order_given)}"
             )
-        known = found
-    if known is not None and given:
-        ranking.warn_of_order(table, known)
-    elif known is None and table.ordered:
-        known = table.vocabulary
-    elif table.ordered and not ranking.same_order(table, known):
+        order = order_given
+    if order is not None and given:
+        ranking.warn_of_order(table, order)
+    elif order is None and table.ordered:
+        order = table.vocabulary
+    elif table.ordered and not ranking.same_order(table, order):
         raise InputError(
             f"y is a Categorical ordered {ranking.named(table.vocabulary)}, against the classes "
-            f"{ranking.named(known)} set before"
+            f"{ranking.named(order)} set before"
         )
-    if known is None:
+    if order is None:
         raise InputError(
             "classes must be passed on the first call to partial_fit, lowest first (or set "
             "classes on the estimator, or pass y as an ordered Categorical)"
         )
-    beside.agreed = own, values, known
-    return known
+    state.agreed = parameter, values, order
+    return order
 
 
-def begin(model: OnlineClassifier, rows: Any = None) -> None:
-    """Let a learner that knows its features and classes begin, with rows like these."""
+def begin(model: OnlineClassifier, rows: tuple[Any, ...] | None = None) -> OnlineEngine[Any, Any]:
+    """Let a learner that knows its features and classes begin, with rows like these.
+
+    Return the engine, which knows the features now.
+    """
+    keep_parameters(model)
+    engine = model.engine
+    model.memory_ = engine.blank(model.n_features_in_, len(model.order_), rows)
+    return engine
+
+
+def keep_parameters(model: OnlineClassifier) -> None:
+    """Keep the parameters that learning begins with, and forget the file of the model."""
     model.__dict__.pop("file_notes_", None)
     model.learned_with_ = {name: _kept(getattr(model, name)) for name in model.fixed_parameters}
-    model.memory_ = model.engine.blank(model.n_features_in_, len(model.order_), rows)
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> object:
     """Return a parameter as it is now: a dict, list or array may be changed in place later."""
     if isinstance(value, dict):
         return {name: _kept(one) for name, one in value.items()}
     return value.copy() if isinstance(value, list | np.ndarray) else value
 
 
-def begin_with(model: OnlineClassifier, X: Any, classes: Any) -> None:
+def begin_with(model: OnlineClassifier, X: FeaturesLike, classes: ArrayLike) -> None:
     """Let a learner begin with these features and classes, before there is any row."""
     rows = model.engine.read(model, X, reset=True, min_rows=0)
     model.order_ = ranking.check_classes(classes)
     begin(model, rows)
 
 
-def begin_empty(model: OnlineClassifier, classes: Any) -> None:
+def begin_empty(model: OnlineClassifier, classes: ArrayLike) -> None:
     """Let a learner begin with these classes and no features; `set_features` adds some."""
     model.order_, model.n_features_in_ = ranking.check_classes(classes), 0
     begin(model)
 
 
-def set_features(
-    model: OnlineClassifier, known: Collection[Any], features: Collection[Any]
-) -> None:
-    """Give a learner other features, by name: those known keep their weights, others were zero."""
-    places = {name: k for k, name in enumerate(known)}
-    model.memory_ = model.memory_.with_features([places.get(name, -1) for name in features])
-    model.n_features_in_ = len(features)
+def set_features(model: OnlineClassifier, before: Collection[Any], after: Collection[Any]) -> None:
+    """Give a learner other features, by name: those before keep their weights, others were zero."""
+    places = {name: k for k, name in enumerate(before)}
+    model.memory_ = model.memory_.with_features([places.get(name, -1) for name in after])
+    model.n_features_in_ = len(after)
 
 
 def go_on(
     model: OnlineClassifier, batch: Batch, record: Record | None = None, order: Array | None = None
 ) -> None:
     """Go on from what was learned before; a failure leaves that as it was."""
-    if not has_learned(model):
-        begin(model, batch.rows)
-    model.memory_ = model.engine.go_on(model.memory_, batch, order, record)
+    engine = model.engine if has_learned(model) else begin(model, batch.rows)
+    model.memory_ = engine.go_on(model.memory_, batch, order, record)
 
 
-def blank_record(model: OnlineClassifier, n: int, *, with_cuts: bool = False) -> Record:
+def blank_record(model: OnlineClassifier, n: int) -> Record:
     """Return room for what a learner predicts before it learns n rows."""
-    return model.engine.blank_record(n, len(model.order_), with_cuts=with_cuts)
+    return model.engine.blank_record(n, len(model.order_))
+
+
+class OnlineEngine(Engine[MemoryType, RowsType], Protocol):
+    """An engine that learns row by row."""
+
+    @property
+    def settles(self) -> bool:
+        """Whether nothing would change any more after a pass without a mistake."""
+
+    @property
+    def mixes(self) -> bool:
+        """Whether blocks may learn side by side: the mean of their memories is one."""
+
+    @property
+    def may_lose_mean(self) -> bool:
+        """Whether a learner that averages may have to go on without a mean."""
+
+    def inspect(
+        self,
+        owner: BaseEstimator,
+        rows: RowsType,
+        table: ranking.Labels,
+        intervals: Array,
+        *,
+        reset: bool,
+    ) -> None:
+        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
+
+    def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
+        """Refuse labels that this learner cannot take."""
+
+    def blank(self, n_features: int, n_classes: int, rows: RowsType) -> MemoryType:
+        """Return what is known before the first of these rows."""
+
+    def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> Record:
+        """Return room for what is predicted before n rows are learned."""
+
+    def learn(
+        self, memory: MemoryType, batch: Batch, order: Array | None, record: Record | None
+    ) -> MemoryType:
+        """Return the memory after a pass over a batch; the one given does not change."""
+
+    def go_on(
+        self, memory: MemoryType, batch: Batch, order: Array | None, record: Record | None
+    ) -> MemoryType:
+        """Return the memory after a pass over a batch; the one given may change."""
+
+    def finish(self, memory: MemoryType, batch: Batch) -> MemoryType:
+        """Return the memory after the last pass of `fit`."""
 
 
 class Patience:
@@ -493,10 +574,11 @@ class Patience:
         return self.stale >= self.n_iter_no_change
 
 
-def make_passes(model: OnlineClassifier, batch: Batch) -> tuple[Any, int]:
+def make_passes(
+    model: OnlineClassifier, engine: OnlineEngine[Any, Any], batch: Batch
+) -> tuple[Any, int]:
     """Return what is learned in up to `max_iter` passes over a batch, and how many were made."""
-    engine, memory = model.engine, model.memory_
-    rng = check_random_state(model.random_state)
+    memory, rng = model.memory_, check_random_state(model.random_state)
     patience, verbose = Patience.of(model), getattr(model, "verbose", 0)
     labelled = batch.labelled()
     others, n_rounds = np.flatnonzero(~labelled), np.count_nonzero(labelled)
@@ -507,7 +589,8 @@ def make_passes(model: OnlineClassifier, batch: Batch) -> tuple[Any, int]:
             order = frozen(np.concatenate([others, order], dtype=order.dtype))
         record = None
         if model.tol is not None or verbose:
-            record = blank_record(model, len(batch) if order is None else len(order))
+            n_visits = len(batch) if order is None else len(order)
+            record = engine.blank_record(n_visits, len(model.order_))
         mistakes = memory.counts[1]
         memory = engine.learn(memory, batch, order, record)
         mistakes = memory.counts[1] - mistakes

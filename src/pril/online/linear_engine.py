@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from pril.core import loop_types as types
 from pril.core import rating
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike
 from pril.core.links import LOGIT
 from pril.core.rating import Ratings
 from pril.core.rows import frozen, not_finite_error, read_rows
@@ -19,11 +20,12 @@ from pril.errors import FeatureRangeWarning, RowError
 from pril.labels import ranking
 from pril.online.memory import Layout, Memory
 
-FAR = 10.0  # standard deviations from zero, where learners are little better than chance
-FEWEST_ROWS, SOME_ROWS = 20, 1000  # of which means are taken
-MOST_SHORT = 2**31 - 1  # rows whose positions fit into 32 bits
+# With a mean of more standard deviations, learners are little better than chance.
+MAX_MEAN_IN_DEVIATIONS = 10.0
+MIN_ROWS_OF_MEANS, ROWS_OF_MEANS = 20, 1000  # of which means are taken
+MAX_SHORT_ROWS = 2**31 - 1  # rows whose positions fit into 32 bits
 ROUNDING = 1e-9  # the relative spread of a constant
-WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
+MIN_WIDE = 1 << 16  # with fewer features, copying all is as fast as choosing some
 NO_WEIGHTS = np.empty(0)
 NO_RECORD = types.Record(
     np.empty(0, dtype=np.int64), np.empty((0, 1)), np.empty(0), np.empty((0, 1))
@@ -34,7 +36,7 @@ NO_RECORD = types.Record(
 class Batch:
     """Rows and labels that have been checked; learning does not check them again."""
 
-    rows: Any  # Dense, Csr or Points
+    rows: Any  # `Dense`, `Csr`, `Gram`, or the `Points` of a kernel
     intervals: Array  # (n, 2), lowest and highest rank; `ranking.NO_LABEL` where there is no label
     weights: Array | None = None  # (n,), positive where there is a label; None: all are 1
 
@@ -45,7 +47,7 @@ class Batch:
         """Return which rows have a label."""
         return ranking.is_labelled(self.intervals)
 
-    def shuffled(self, rng: Any) -> Array:
+    def shuffled(self, rng: np.random.RandomState | np.random.Generator) -> Array:
         """Return the positions of the rows that have a label, in a new order."""
         labelled = self.labelled()
         seed = int.from_bytes(rng.bytes(16), "little")
@@ -53,7 +55,7 @@ class Batch:
         order = np.random.Generator(np.random.SFC64(seed)).permutation(np.count_nonzero(labelled))
         if len(order) < len(self):
             order = np.flatnonzero(labelled)[order]
-        return frozen(order.astype(np.int32) if len(self) <= MOST_SHORT else order)
+        return frozen(order.astype(np.int32) if len(self) <= MAX_SHORT_ROWS else order)
 
     @property
     def nbytes(self) -> int:
@@ -73,38 +75,38 @@ class LinearEngine(NamedTuple):
     """How a linear learner learns and rates. What it has learned is a `Memory`."""
 
     name: str  # of the learner, for errors
-    rule: Any
-    geometry: Any = types.Additive()
+    rule: types.Rule
+    geometry: types.Geometry = types.Additive()
     average: bool = False  # predict with the mean of all iterates
     growth: float | None = None  # how much more a round weighs than the one before it
     constant: float = 0.0  # the value of a further feature
     scores_classes: bool = False  # one score for each class
     whole_steps: bool = True  # thresholds start at zero and move by whole numbers
     settles: bool = True  # after a pass without a mistake, nothing would change any more
+    mixes: bool = True  # blocks may learn side by side: the mean of their memories is one
+    may_lose_mean: bool = False  # may have to go on without a mean, though it averages
     exact_only: bool = False  # takes no ranges
     centres: bool = False  # in `fit`, it does not matter where features are
     bounded: bool = False  # its guarantee is for features within [-1, 1]
     start: Callable[[int], Array] | None = None  # the first sums of the thresholds, by classes
     feature_names: Array | None = None
 
-    @property
-    def mixes(self) -> bool:
-        """Whether blocks may learn side by side: the mean of their memories is one."""
-        return True
-
-    @property
-    def may_lose_mean(self) -> bool:
-        """Whether a learner that averages may have to go on without a mean."""
-        return False
-
     # --- Checking ---
 
-    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> types.Dense | types.Csr:
+    def read(
+        self, owner: BaseEstimator, X: FeaturesLike, *, reset: bool, min_rows: int
+    ) -> types.Rows:
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
     def inspect(
-        self, owner: Any, rows: Any, table: ranking.Labels, intervals: Array, *, reset: bool
+        self,
+        owner: BaseEstimator,
+        rows: types.Rows,
+        table: ranking.Labels,
+        intervals: Array,
+        *,
+        reset: bool,
     ) -> None:
         """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
         self.inspect_rows(rows)
@@ -120,7 +122,7 @@ class LinearEngine(NamedTuple):
             reason = f"{self.name} learns from exact labels only, got the interval {table.row(t)!r}"
             raise RowError("y", t, f"{reason}; PRIL learns from intervals")
 
-    def inspect_rows(self, rows: types.Dense | types.Csr) -> None:
+    def inspect_rows(self, rows: types.Rows) -> None:
         """Warn of features that this learner's guarantee does not cover."""
         if not self.bounded:
             return
@@ -136,15 +138,15 @@ class LinearEngine(NamedTuple):
                 stacklevel=2,
             )
 
-    def inspect_means(self, owner: Any, rows: types.Dense | types.Csr) -> None:
+    def inspect_means(self, owner: BaseEstimator, rows: types.Rows) -> None:
         """Warn of a feature so far from zero that its mean hides how it differs between rows."""
-        if self.centres or isinstance(rows, types.Csr) or len(rows.X) < FEWEST_ROWS:
+        if self.centres or isinstance(rows, types.Csr) or len(rows.X) < MIN_ROWS_OF_MEANS:
             return
-        some = rows.X[:: max(1, len(rows.X) // SOME_ROWS)]
+        some = rows.X[:: max(1, len(rows.X) // ROWS_OF_MEANS)]
         with np.errstate(all="ignore"):  # cells that are not finite are refused elsewhere
             mean, sd = some.mean(axis=0), some.std(axis=0)
             # The mean of a constant, or of an indicator that is nearly one, does no harm.
-            near = FAR * np.maximum(sd, np.sqrt(np.mean(sd**2)))
+            near = MAX_MEAN_IN_DEVIATIONS * np.maximum(sd, np.sqrt(np.mean(sd**2)))
             far = (np.abs(mean) > near) & (sd > np.abs(mean) * ROUNDING)
         if far.any():
             j = int(np.argmax(far))
@@ -165,10 +167,10 @@ class LinearEngine(NamedTuple):
 
     def layout(self, n_features: int, n_classes: int) -> Layout:
         """Return the layout of a memory."""
-        own = types.OWN_PARTS.get(type(self.rule), ())
-        return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, own)
+        parts = types.OWN_PARTS.get(type(self.rule), ())
+        return Layout(self.n_scores(n_classes), n_features, n_classes, self.average, parts)
 
-    def blank(self, n_features: int, n_classes: int, rows: Any = None) -> Memory:
+    def blank(self, n_features: int, n_classes: int, rows: types.Rows | None = None) -> Memory:
         """Return what is known before the first row."""
         memory = Memory.blank(self.layout(n_features, n_classes), lattice=self.whole_steps)
         if self.start is not None:
@@ -258,7 +260,7 @@ class LinearEngine(NamedTuple):
         """Return weights, thresholds between sentinels, and the number that divides them."""
         return memory.predicting(self.geometry)
 
-    def rate(self, memory: Memory, rows: types.Dense | types.Csr) -> Ratings:
+    def rate(self, memory: Memory, rows: types.Rows) -> Ratings:
         """Return ranks and scores of rows."""
         w, cut, unit = self.parameters(memory)
         scores, bad = rating.scores_of(rows, w)
@@ -274,15 +276,15 @@ class LinearEngine(NamedTuple):
         return LinearRow(self, memory)
 
     def not_finite(
-        self, rows: types.Dense | types.Csr, row: int | None, weights: Array | None = None
+        self, rows: types.Rows, row: int | None, weights: Array | None = None
     ) -> ValueError:
         """Return the error for numbers that are not finite."""
         return not_finite_error(rows, self.name, self.feature_names, row, weights)
 
 
-def few_columns(rows: Any, width: int) -> Array | None:
+def few_columns(rows: types.Rows | types.Gram, width: int) -> Array | None:
     """Return the features that sparse rows touch, and the last one; None unless few of many."""
-    if width < WIDE or not isinstance(rows, types.Csr) or 16 * len(rows.data) > width:
+    if width < MIN_WIDE or not isinstance(rows, types.Csr) or 16 * len(rows.data) > width:
         return None
     return np.append(np.unique(rows.indices), width - 1)
 
@@ -334,7 +336,7 @@ class LinearRow:
 
         def inspect_and_learn(lo: int, hi: int) -> int:
             self._engine.inspect_rows(row.rows)
-            return int(learn(rule, geometry, growth, arrays, desk, row, lo, hi))
+            return learn(*given, lo, hi)
 
         return inspect_and_learn
 

@@ -28,14 +28,23 @@ compiled code is kept on disk by `code_cache`, which names all modules that may 
 kept elsewhere would go stale silently.
 """
 
+from collections.abc import Callable
 from math import exp, inf, isfinite, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numba import typeof
 
 from pril.core import loop_types as types
-from pril.core.loop_types import LATTICE, LEAST, MAX_DRIFT, MOST, N_COMMON, PLACES
+from pril.core.arrays import Array
+from pril.core.loop_types import (
+    LARGEST_NUMBER,
+    LATTICE,
+    MAX_DRIFT,
+    MIN_PROBABILITY,
+    N_COMMON,
+    PLACES,
+)
 from pril.online import code_cache
 from pril.online.coarsening_by_row import SEEN, SIZE, SLOPES, Evidence, learn_label, spare_rows
 from pril.online.code_cache import (
@@ -47,11 +56,13 @@ from pril.online.code_cache import (
     prefetch,
 )
 
+T = TypeVar("T")
+
 # With a half-life, weights of rounds grow. At this power of two they are divided by it, exactly.
 MAX_GROWTH = 2.0**100
 
 
-AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
+ROWS_AHEAD = 12  # how many rows ahead a shuffled pass prefetches; measured
 
 
 # --- Rows: where row t lives ---------------------------------------------------------------------
@@ -141,12 +152,12 @@ def _add_csr(rows, t, alpha, k, weights, before):
 
 
 def _add_gram(rows, t, alpha, k, weights, before):
-    own = rows.slot[t]
-    move(weights.geometry, weights, before, k, own, alpha)
-    if rows.since[own] < 0:
-        rows.since[own] = rows.size[0] + rows.size[1]
+    slot = rows.slot[t]
+    move(weights.geometry, weights, before, k, slot, alpha)
+    if rows.since[slot] < 0:
+        rows.since[slot] = rows.size[0] + rows.size[1]
         rows.size[0] += 1
-    _shift_scores(rows, own, t + 1, alpha, before)
+    _shift_scores(rows, slot, t + 1, alpha, before)
     while rows.size[0] > rows.budget:
         _drop_smallest(rows, t + 1, weights.u[k])
 
@@ -155,12 +166,12 @@ add = on_type({types.Dense: _add_dense, types.Csr: _add_csr, types.Gram: _add_gr
 
 
 @own_function
-def _shift_scores(rows, own, start, alpha, before):
+def _shift_scores(rows, slot, start, alpha, before):
     """Add alpha times a kernel row to the scores of the rows from `start` on."""
     for i in range(start, rows.scores.shape[0]):
-        rows.scores[i] += alpha * rows.values[own, i]
+        rows.scores[i] += alpha * rows.values[slot, i]
     for i in range(start, rows.sums.shape[0]):
-        rows.sums[i] += before * alpha * rows.values[own, i]
+        rows.sums[i] += before * alpha * rows.values[slot, i]
 
 
 @own_function
@@ -198,41 +209,41 @@ mean_is_lost = on_type({types.Gram: lambda rows: rows.size[1] > 0}, default=lamb
 class Scratch(NamedTuple):
     """Arrays that a round may write to: the loop itself never allocates."""
 
-    scores: Any  # (scores,)
-    alpha: Any  # (scores,), what the row is multiplied by before it is added to the weights
-    n: Any  # (K - 1,)
-    cut: Any  # (K + 1,)
-    spare: Any  # (N_SPARE, at least K + 1 and 8), for the rule
+    scores: Array  # (scores,)
+    alpha: Array  # (scores,), what the row is multiplied by before it is added to the weights
+    n: Array  # (K - 1,)
+    cut: Array  # (K + 1,)
+    spare: Array  # (N_SPARE, at least K + 1 and 8), for the rule
 
 
 class Weights(NamedTuple):
     """What moves when a row is added to the weights."""
 
-    geometry: Any
-    u: Any
-    mean_u: Any
-    w: Any  # weights: `u` itself, or an array of their own
-    shift: Any
+    geometry: types.Geometry
+    u: Array
+    mean_u: Array
+    w: Array  # weights: `u` itself, or an array of their own
+    shift: Array
 
 
 class Thresholds(NamedTuple):
     """What moves with the thresholds."""
 
-    geometry: Any
-    n: Any
-    mean_n: Any
-    cut: Any  # thresholds between two sentinels
-    shift: Any
+    geometry: types.Geometry
+    n: Array
+    mean_n: Array
+    cut: Array  # thresholds between two sentinels
+    shift: Array
 
 
 class Model(NamedTuple):
     """A learner's state and what follows from it."""
 
-    weights: Any
-    thresholds: Any
-    state: Any
-    own: Any  # the parts of the state that the rule declares, by their names; None: it has none
-    work: Any
+    weights: Weights
+    thresholds: Thresholds
+    state: types.State
+    own: Evidence | None  # the parts of the state that the rule declares, by their names
+    work: Scratch
 
 
 class Round(NamedTuple):
@@ -395,7 +406,7 @@ LENGTHS = {
 squared_length = on_type(LENGTHS, default=lambda rule, rows, t: 0.0)
 
 
-def add_rule(rule: type, step: Any, *, needs_length: bool) -> None:
+def add_rule(rule: type, step: Callable[..., object], *, needs_length: bool) -> None:
     """Let the loop learn by a rule that is not of this package."""
     STEPS[rule] = step
     if needs_length:
@@ -530,8 +541,8 @@ def _step_pril(rule, thresholds, own, work, score, squared, lo, hi, now):
     return left + right, True
 
 
-MOST_SEARCHED = 100  # steps of a search that a dozen finish
-DIGITS = 1e-14  # what rounding leaves of a difference, relative to its terms
+MAX_SEARCH_STEPS = 100  # steps of a search that a dozen finish
+SEARCH_ROUNDING = 1e-14  # what rounding leaves of a difference, relative to its terms
 
 
 def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi, now):
@@ -545,7 +556,7 @@ def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi
     most = inf if rule.squared else C
     share = 1.0 / (1.0 + 0.5 / C) if rule.squared else 1.0
     s, low, high = 0.0, -inf, inf
-    for _ in range(MOST_SEARCHED):
+    for _ in range(MAX_SEARCH_STEPS):
         gap, slope, size = s, 1.0, abs(s)
         for i in range(thresholds.n.shape[0]):
             missing, z = missing_margin(score + s * squared, cut[i + 1], i, lo, hi)
@@ -553,7 +564,7 @@ def _step_passive_aggressive(rule, thresholds, own, work, score, squared, lo, hi
                 gap -= z * share * min(missing, most)
                 size += share * min(missing, most)
                 slope += share * squared * (missing < most)
-        if abs(gap) <= DIGITS * size or s - gap / slope == s:
+        if abs(gap) <= SEARCH_ROUNDING * size or s - gap / slope == s:
             break
         low, high = (low, s) if gap > 0.0 else (s, high)
         s -= gap / slope
@@ -634,7 +645,7 @@ def _step_likelihood(rule, thresholds, own, work, score, squared, lo, hi, now):
     for k in range(hi - lo + 2):
         above[k], below[k] = sides(score, cut[np.uintp(lo + k)])
     for k in range(hi - lo + 1):
-        tau[k] = max(LEAST, between(above[k], below[k], above[k + 1], below[k + 1]))
+        tau[k] = max(MIN_PROBABILITY, between(above[k], below[k], above[k + 1], below[k + 1]))
     learn_label(rule, own, lo, hi, K, now, tau, work)
     whole = outside
     a = 0.0
@@ -728,9 +739,9 @@ def note(rule, model, record, i, rows, t, lo, hi, before):
         cut = work.cut
     for k in range(scores.shape[0]):
         scores[k] = work.scores[k] - scores[k] / before if averages else work.scores[k]
-    unit, found = mass(geometry, state.u, n, shift), measured(rule, scores)
-    record.rank[i] = decode(rule, found, cut)
-    record.hinge[i] = 0.0 if hi < lo else hinge(rule, found, cut, lo, hi) / unit
+    unit, said = mass(geometry, state.u, n, shift), measured(rule, scores)
+    record.rank[i] = decode(rule, said, cut)
+    record.hinge[i] = 0.0 if hi < lo else hinge(rule, said, cut, lo, hi) / unit
     for k in range(scores.shape[0]):
         scores[k] /= unit
     if record.cuts.shape[0] > 0:
@@ -755,7 +766,7 @@ def walk(rows, intervals, order, rule, model, extras):
         t = np.intp(i)
         if order.shape[0] > 0:
             t = np.intp(order[i])
-            later = order[min(i + AHEAD, order.shape[0] - 1)]
+            later = order[min(i + ROWS_AHEAD, order.shape[0] - 1)]
             fetch(rows, later)
             prefetch(intervals, 2 * later)
         scores, total = measure(rule, rows, t, weights.w, work.scores)
@@ -819,11 +830,13 @@ N_SPARE = 7
 class Desk(NamedTuple):
     """The working space of a pass."""
 
-    w: Any  # (scores, features + 1), of a geometry whose weights are not the sums; else None
-    work: Any  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
+    w: (
+        Array | None
+    )  # (scores, features + 1), of a geometry whose weights are not the sums; else None
+    work: Array  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
 
 
-def make_desk(geometry: Any, n_scores: int, width: int, n_classes: int) -> Desk:
+def make_desk(geometry: types.Geometry, n_scores: int, width: int, n_classes: int) -> Desk:
     """Return the working space of a pass."""
     w = np.empty((n_scores, width)) if isinstance(geometry, types.Curved) else None
     return Desk(w, np.empty((5 + N_SPARE, max(n_scores, n_classes + 1, 8))))
@@ -888,10 +901,10 @@ def write_predicting(geometry, state, w, cut):
 
 @any_order
 def is_bounded(values):
-    """Tell whether every number is finite and no larger than `MOST`."""
+    """Tell whether every number is finite and no larger than `LARGEST_NUMBER`."""
     bad = 0
     for i in range(values.shape[0]):
-        bad += not abs(values[i]) <= MOST
+        bad += not abs(values[i]) <= LARGEST_NUMBER
     return bad == 0
 
 
@@ -905,9 +918,9 @@ def copy_values(source, target):
 class OneRow(NamedTuple):
     """The row that a stream learns or rates."""
 
-    rows: Any  # `Dense`, of this row
-    label: Any  # (1, 2), room for its interval
-    kept: Any  # room for a copy of the numbers of the memory; then the weight of the row
+    rows: types.Dense  # of this row
+    label: Array  # (1, 2), room for its interval
+    kept: Array  # room for a copy of the numbers of the memory; then the weight of the row
 
 
 @code_cache.alone
@@ -929,7 +942,7 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
         importance = row.kept[numbers.shape[0] :]
         if importance[0] != 1.0:
             integers[LATTICE] = 0
-        record = types.Record(integers[:0], memory.weights[:0], row.kept[:0], memory.weights[:0])
+        record = types.Record(integers[:0], desk.work[:0], row.kept[:0], desk.work[:0])
         extras = types.Extras(importance, growth, record)
         bad = walk(row.rows, row.label, NO_ORDER, rule, model, extras)
     if bad < 0:
@@ -944,10 +957,10 @@ def learn_row(rule, geometry, growth, memory, desk, row, lo, hi):
 class Rating(NamedTuple):
     """What a stream predicts with."""
 
-    w: Any  # (scores, features + 1)
-    cut: Any  # (K + 1,)
-    scores: Any  # (scores,), of the last row
-    unit: Any  # (2,), what divides weights and thresholds; the number of rounds they are of
+    w: Array  # (scores, features + 1)
+    cut: Array  # (K + 1,)
+    scores: Array  # (scores,), of the last row
+    unit: Array  # (2,), what divides weights and thresholds; the number of rounds they are of
 
 
 @code_cache.alone
@@ -962,7 +975,7 @@ def rate_row(rule, geometry, memory, rating, rows):
     return decode(rule, measured, cut) if isfinite(total) else -1
 
 
-def compiled_for(function: Any, *arguments: Any) -> Any:
+def compiled_for(function: Callable[..., T], *arguments: object) -> Callable[..., T]:
     """Return a function compiled for arguments of these types: it does not look at them again."""
     if not hasattr(function, "compile"):  # numba is switched off
         return function

@@ -9,13 +9,14 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pril.core import loop_types as types
 from pril.core import rating
 from pril.core.arrays import Array
 from pril.errors import InputError, shown
 
-LONG = 128  # shorter arrays are not aligned
+MIN_ALIGNED = 128  # shorter arrays are not aligned
 
 
 class Layout(NamedTuple):
@@ -77,13 +78,13 @@ class Memory:
         self.numbers = numbers
         self.integers = integers
         self._version = object()  # another one after each undo
-        self._predicting: Any = None
+        self._predicting: tuple[tuple[object, int], tuple[Array, Array, float]] | None = None
 
     @classmethod
     def blank(cls, layout: Layout, *, lattice: bool) -> Memory:
         """Return the zero start."""
         memory = cls(layout, _aligned_zeros(layout.places()[-1]), layout.integers())
-        memory.state.clock[1] = 1.0
+        memory.parts()["clock"][1] = 1.0
         memory.lattice = lattice
         return memory
 
@@ -159,13 +160,13 @@ class Memory:
         """Return a copy to learn on, so that a failure leaves this one as it is."""
         return Memory(self.layout, _aligned_copy(self.numbers), self.integers.copy())
 
-    def with_features(self, places: Any) -> Memory:
+    def with_features(self, places: ArrayLike) -> Memory:
         """Return a copy for other features: the place of each here, -1 for one that is new.
 
         A new feature was zero so far.
         """
-        layout = self.layout._replace(n_features=len(places))
-        return self._rearranged(layout, np.asarray(places, dtype=np.int64))
+        places = np.asarray(places, dtype=np.int64)
+        return self._rearranged(self.layout._replace(n_features=len(places)), places)
 
     def without_mean(self) -> Memory:
         """Return a copy that predicts with the last iterate."""
@@ -177,12 +178,12 @@ class Memory:
         memory.counts[:], memory.lattice = self.counts, self.lattice
         mine, kept = self.parts(), np.flatnonzero(places >= 0)
         for name, part in memory.parts().items():
-            own = mine[name][: len(part)]
+            old = mine[name][: len(part)]
             if name in ("u", "mean_u"):
-                part[:, kept] = own[:, places[kept]]
-                part[:, -1] = own[:, -1]
+                part[:, kept] = old[:, places[kept]]
+                part[:, -1] = old[:, -1]
             else:
-                part[:] = own
+                part[:] = old
         return memory
 
     def _wide(self) -> Array:
@@ -213,29 +214,29 @@ class Memory:
             self._version = object()
             raise
 
-    def predicting(self, geometry: Any) -> tuple[Array, Array, float]:
+    def predicting(self, geometry: types.Geometry) -> tuple[Array, Array, float]:
         """Return the weights and thresholds that predict, and the number that divides them.
 
         They are computed when they are asked for, and kept until a round is learned or undone.
         """
-        now, found = (self._version, int(self.counts[0])), self._predicting
-        if found is None or found[0] != now:
+        now, kept = (self._version, int(self.counts[0])), self._predicting
+        if kept is None or kept[0] != now:
             # All numbers at once: another thread may learn a row meanwhile, in place.
             numbers = np.frombuffer(self.numbers.tobytes())
             state = Memory(self.layout, numbers, self.integers).state
-            self._predicting = found = now, rating.predicting(geometry, state)
-        return found[1]
+            self._predicting = kept = now, rating.predicting(geometry, state)
+        return kept[1]
 
 
 def _is_bounded(values: Array) -> bool:
-    """Tell whether every number is finite and no larger than `MOST`."""
-    return bool(values.min() >= -types.MOST and values.max() <= types.MOST)
+    """Tell whether every number is finite and no larger than `LARGEST_NUMBER`."""
+    return bool(values.min() >= -types.LARGEST_NUMBER and values.max() <= types.LARGEST_NUMBER)
 
 
 def _check_part(name: str, part: Any, dtype: type, shape: tuple[int, ...]) -> None:
-    found = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
-    if found != (dtype, shape):
-        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {found}")
+    given = (part.dtype, part.shape) if isinstance(part, np.ndarray) else (type(part), None)
+    if given != (dtype, shape):
+        raise InputError(f"memory.{name} must be {dtype.__name__} of shape {shape}, not {given}")
     if not np.isfinite(part).all():
         raise InputError(f"memory.{name} must be finite")
 
@@ -254,7 +255,7 @@ def _aligned_zeros(size: int) -> Array:
 
 
 def _aligned_copy(array: Array) -> Array:
-    if array.size < LONG:
+    if array.size < MIN_ALIGNED:
         return array.copy()
     copy = _aligned_zeros(array.size)
     copy[:] = array

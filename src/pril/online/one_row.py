@@ -4,33 +4,97 @@ from __future__ import annotations
 
 import copy
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isnan, nan
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from pril.bases.engine import Learned
 from pril.bases.parts import Parts
-from pril.bases.weights import label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.rows import TIMES
-from pril.core.threads import aside, unchanged_on_failure
+from pril.core.threads import private_state, unchanged_on_failure
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels import ranking
 from pril.labels.ranking import is_missing
 from pril.online import learning
 from pril.online.recent_errors import RecentErrors
 
-MOST_LABELS = 10_000  # distinct labels that a stream remembers
+MAX_LABELS = 10_000  # distinct labels that are remembered
 NUMBER = struct.Struct("d")
 NOT_FAST = (KeyError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
 
 ndarray = np.ndarray
 FLOAT64 = np.dtype(np.float64)
+
+
+RowLike: TypeAlias = Mapping[Any, Any] | Sequence[Any] | Array  # one row of features
+
+
+class LabelIntervals(dict[Any, tuple[int, int, float]]):
+    """Intervals of labels, with the weights that their classes give a row; read once each.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n_classes,)
+        The classes, lowest first.
+    weights : ndarray of shape (n_classes,), default=None
+        Their weights; None: all are 1.
+    inspect : callable, default=None
+        Refuses labels that a learner cannot take, given a table and intervals.
+    name : str
+        What errors call the label.
+    """
+
+    def __init__(
+        self,
+        order: Array,
+        weights: Array | None = None,
+        inspect: Callable[[ranking.Labels, Array], None] | None = None,
+        name: str = "y",
+    ) -> None:
+        super().__init__()
+        self._order, self._weights, self._inspect, self._name = order, weights, inspect, name
+
+    def of(self, y: object) -> tuple[int, int, float]:
+        """Return the interval of a label, a pair or a dict, and the weight of its classes."""
+        if isinstance(y, Mapping):
+            if not {"low", "high"} >= set(y):
+                raise InputError(
+                    f"{self._name} must have the keys 'low' and 'high' if it is a dict, got "
+                    f"{shown(dict(y))}"
+                )
+            y = (y.get("low"), y.get("high"))
+        elif isinstance(y, list | ndarray):
+            y = y[()] if isinstance(y, ndarray) and y.ndim == 0 else tuple(y)
+        try:
+            return self[y]
+        except TypeError:  # a list, a set or an array inside, which cannot be remembered
+            raise InputTypeError(
+                f"{self._name} must be a label, a pair of labels or None, got {shown(y)}"
+            ) from None
+
+    def __missing__(self, y: object) -> tuple[int, int, float]:
+        """Return the same for a label that was not read before. A label of weight zero is none."""
+        table = ranking.read([y])
+        intervals = ranking.to_intervals(table, self._order, name=self._name)
+        if self._inspect is not None:
+            self._inspect(table, intervals)
+        lo, hi = intervals[0].tolist()
+        weight = 1.0
+        if self._weights is not None:
+            weight = label_weights(self._weights, intervals).item()
+            lo, hi, weight = (lo, hi, weight) if weight > 0.0 else (*ranking.NO_LABEL, 1.0)
+        if len(self) < MAX_LABELS:
+            self[y] = lo, hi, weight
+        return lo, hi, weight
 
 
 def values_getter(names: list[str]) -> Callable[[dict[str, Any]], Any]:
@@ -78,7 +142,7 @@ class RowStream:
 
     def __init__(
         self,
-        model: Any,
+        model: BaseEstimator,
         unknown: Literal["error", "ignore"] = "error",
         encode: Callable[[Any], Any] | None = None,
         errors: RecentErrors | None = None,
@@ -95,11 +159,12 @@ class RowStream:
         self._encode = encode
         self._errors = errors
         self._is_plain = encode is None and errors is None
-        self._fast: Any = None  # until there is a memory
         parts = Parts.of(model)
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
-        self._shared = aside(self._learner)  # its lock is held by the thread that uses the learner
+        self._shared = private_state(
+            self._learner
+        )  # its lock is held by the thread that uses the learner
         self.grows = not learning.has_learned(self._learner) if grows is None else grows
         self._begin()
 
@@ -107,17 +172,16 @@ class RowStream:
         """Work on the learner as it is now."""
         model = self._learner
         model.check_parameters()
-        self._memory: Any = None
+        self._memory: Learned | None = None
         self._engine: Any = model.engine
         self._names: dict[str, None] | None = {}  # in their order; None: they have none
         self._width = -1  # features of a row on the fast path; -1: none yet
+        self._fast: Any = None  # what it learns with, once there is a memory
         self._absent = 0.0  # what stands for a feature that is not there
         self._codes: dict[int, dict[Any, float]] = {}  # of the categories of some features
-        # Of labels read before: their interval, and the weight that their classes give a row.
-        self._labels: dict[Any, tuple[int, int, float]] = {}
-        if learning.has_learned(model):
+        has_learned = learning.has_learned(model)
+        if has_learned:
             self._classes = model.order_
-            self._use(model.memory_)
         elif model.classes is not None:
             self._classes = ranking.check_classes(model.classes)
         else:
@@ -126,18 +190,20 @@ class RowStream:
                 f"estimator, lowest first, as in {type(model).__name__}(classes=[1, 2, 3])"
             )
         self._answers = self._classes.tolist()
-        if self._is_online:
+        self._labels = LabelIntervals(self._classes)
+        self._learns = False
+        if isinstance(model, learning.OnlineClassifier):
             learning.agreed_classes(model, ranking.read([]), None)
             # A fitted model with balanced weights predicts; only `learn_one` refuses them.
-            self._class_weights = None
-            if not (learning.has_learned(model) and isinstance(model.class_weight, str)):
-                self._class_weights = learning.weights_of_classes(model, self._classes, None)
+            if not (has_learned and isinstance(model.class_weight, str)):
+                learning.refuse_online(model)
+                weights = class_weights(model.class_weight, self._classes, None)
+                self._labels = LabelIntervals(self._classes, weights, self._engine.inspect_labels)
+                self._learns = not self._is_frozen
+        if has_learned:
+            self._use(model.memory_)
 
-    @property
-    def _is_online(self) -> bool:
-        return hasattr(self._learner, "partial_fit")
-
-    def _use(self, memory: Any) -> None:
+    def _use(self, memory: Learned) -> None:
         """Work in place, in this memory of the model."""
         names = getattr(self._learner, "feature_names_in_", None)
         self._names = None if names is None else dict.fromkeys(names.tolist())
@@ -152,19 +218,12 @@ class RowStream:
         self._pack: Callable[..., None] = partial(write, one.cells.data.cast("B"), 0)
         if one.codes:
             self._pack = partial(self._pack_coded, self._pack)
-        # What learns a row on the fast path, in one place: to look up each takes as long again.
-        learn = one.learn if self._is_online else None
-        self._fast = (
-            memory,
-            self._width,
-            self._values,
-            self._pack,
-            self._labels,
-            learn,
-            self._learner,
-        )
+        if self._learns:
+            # What learns a row on the fast path, in one place: to look up each takes as long again.
+            learns = self._pack, self._labels, one.learn, self._learner
+            self._fast = (memory, self._width, self._values, *learns)
 
-    def _pack_coded(self, pack: Callable[..., None], *values: Any) -> None:
+    def _pack_coded(self, pack: Callable[..., None], *values: object) -> None:
         """Write a row, the categories as their codes."""
         cells = list(values)
         for k, codes in self._codes.items():
@@ -174,16 +233,16 @@ class RowStream:
     def __copy__(self) -> RowStream:
         return copy.deepcopy(self)  # a copy learns alone
 
-    def __reduce__(self) -> Any:
-        own = self.model, self.unknown, self._encode, self._errors, self.strict
-        return RowStream, (*own, self.grows)
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        given = self.model, self.unknown, self._encode, self._errors, self.strict
+        return RowStream, (*given, self.grows)
 
     def __repr__(self) -> str:
         return f"RowStream({self.model!r}, unknown={self.unknown!r})"
 
     # --- Learning ---
 
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> None:
+    def learn_one(self, x: RowLike, y: object, sample_weight: float = 1.0) -> None:
         """Learn from one row.
 
         Parameters
@@ -228,7 +287,7 @@ class RowStream:
         finally:
             lock.release()
 
-    def _before_learning(self, x: Any) -> tuple[int | None, Any]:
+    def _before_learning(self, x: RowLike) -> tuple[int | None, RowLike]:
         """Return the rank of a row, if errors are kept and there is a model, and its features."""
         measures = self._errors is not None and learning.has_learned(self._learner)
         rank = self._rank(x) if measures else None
@@ -245,7 +304,7 @@ class RowStream:
     def _check_learns(self) -> None:
         if self._is_frozen:
             raise InputError("the model holds a FrozenEstimator, which does not learn")
-        if not self._is_online:
+        if not isinstance(self._learner, learning.OnlineClassifier):
             name = type(self._learner).__name__
             raise InputTypeError(
                 f"{name} learns all rows at once, in fit, and its stream only predicts: to learn "
@@ -253,14 +312,14 @@ class RowStream:
             )
         learning.refuse_online(self._learner)
 
-    def _learn_any(self, x: Any, y: Any, sample_weight: Any) -> tuple[int, int]:
+    def _learn_any(self, x: RowLike, y: object, sample_weight: float) -> tuple[int, int]:
         """Learn from any row: check everything; return the interval of its label."""
         self._check_learns()
         self._follow_model()
         weight = float(read_weights(sample_weight, 1)[0])
         row, names = self._read_row(x, learning=True)
-        lo, hi, own = self._read_label(None if weight == 0.0 else y)
-        weight *= own
+        lo, hi, by_class = self._labels.of(None if weight == 0.0 else y)
+        weight *= by_class
         lo, hi = (lo, hi) if weight > 0.0 else ranking.NO_LABEL
         with unchanged_on_failure(self._learner):
             if self._memory is None or len(row) > self._width:
@@ -281,42 +340,9 @@ class RowStream:
             model.feature_names_in_ = np.array(names, dtype=object)
         self._use(model.memory_)
 
-    def _read_label(self, y: Any) -> tuple[int, int, float]:
-        """Return the interval of a label and the weight of its classes, and remember them.
-
-        A label of weight zero is none.
-        """
-        if isinstance(y, Mapping):
-            if not {"low", "high"} >= set(y):
-                raise InputError(
-                    f"y must have the keys 'low' and 'high' if it is a dict, got {shown(dict(y))}"
-                )
-            y = (y.get("low"), y.get("high"))
-        elif isinstance(y, list | ndarray):
-            y = y[()] if isinstance(y, ndarray) and y.ndim == 0 else tuple(y)
-        try:
-            return self._labels[y]
-        except KeyError:
-            pass
-        except TypeError:  # a list, a set or an array inside, which cannot be remembered
-            raise InputTypeError(
-                f"y must be a label, a pair of labels or None, got {shown(y)}"
-            ) from None
-        table = ranking.read([y])
-        intervals = ranking.to_intervals(table, self._classes)
-        self._engine.inspect_labels(table, intervals)
-        lo, hi = intervals[0].tolist()
-        weight = 1.0
-        if self._class_weights is not None:
-            weight = label_weights(self._class_weights, intervals).item()
-            lo, hi, weight = (lo, hi, weight) if weight > 0.0 else (*ranking.NO_LABEL, 1.0)
-        if len(self._labels) < MOST_LABELS:
-            self._labels[y] = lo, hi, weight
-        return lo, hi, weight
-
     # --- Predicting ---
 
-    def predict_one(self, x: Any) -> Any:
+    def predict_one(self, x: RowLike) -> Any:
         """Predict the label of one row.
 
         Parameters
@@ -336,7 +362,7 @@ class RowStream:
         finally:
             lock.release()
 
-    def _rank(self, x: Any) -> int:
+    def _rank(self, x: RowLike) -> int:
         """Score a row, and return its rank; the lock is held."""
         if self._encode is not None:
             x = self._encode(x)
@@ -368,20 +394,20 @@ class RowStream:
         if getattr(self._learner, "memory_", None) is not self._memory:
             self._begin()
 
-    def _read_row(self, x: Any, *, learning: bool) -> tuple[Array, list[str] | None]:
+    def _read_row(self, x: RowLike, *, learning: bool) -> tuple[Array, list[str] | None]:
         """Return the features of a row, and their names if a dict has given them."""
         if isinstance(x, Mapping):
             names = self._known_names(x, learning)
             return self._numbers([x.get(name, self._absent) for name in names], names), names
-        values: Any = x
-        if isinstance(x, ndarray):
-            values = list(x) if x.dtype.kind in "mM" else x.tolist()  # dates as dates
-        if isinstance(values, str) or not hasattr(values, "__len__"):
+        if isinstance(x, str) or not hasattr(x, "__len__"):
             raise InputTypeError(f"x must be a dict, a sequence or a 1d array, got {shown(x)}")
+        values = list(x)
+        if isinstance(x, ndarray) and x.dtype.kind not in "mM":  # dates stay dates
+            values = x.tolist()
         width = len(values) if self._memory is None else self._width
         if len(values) != width or width == 0:
             raise InputError(f"x has {len(values)} features, expected {width or 'at least one'}")
-        return self._numbers(list(values), None), None
+        return self._numbers(values, None), None
 
     def _known_names(self, x: Mapping[Any, Any], learning: bool) -> list[str]:
         """Return the names of the features; if a row is to be learned, with its new ones."""
@@ -421,7 +447,7 @@ class RowStream:
                 raise InputError(f"x, feature {name}: {shown(value)} is not a {kind}") from None
         return row
 
-    def _number(self, i: int, value: Any) -> Any:
+    def _number(self, i: int, value: object) -> object:
         """Return a value of feature i, a category as its code."""
         if i in self._codes:
             return self._codes[i][value]
@@ -455,7 +481,7 @@ class RowStream:
     # --- What some learners have ---
 
     @available_if(lambda self: hasattr(self._learner, "latent"))
-    def latent_one(self, x: Any) -> float:
+    def latent_one(self, x: RowLike) -> float:
         """Return the score f(x) that the thresholds cut into classes.
 
         Parameters
@@ -473,7 +499,7 @@ class RowStream:
             return self._one.score()
 
     @available_if(lambda self: hasattr(self._learner, "predict_proba"))
-    def predict_proba_one(self, x: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: RowLike) -> dict[Any, float]:
         """Return the probabilities of the classes.
 
         Parameters

@@ -12,10 +12,10 @@ from pril.errors import InputError
 
 # Of the alarm, in standard deviations of the errors: how much of a rise is ignored in every row,
 # and how much may add up. `benchmarks/drift_alarm.py` measures how often there are false alarms.
-IGNORED, MOST = 0.1, 60.0
-LEAST_DEVIATION = 0.1  # ranks: a model that hardly ever errs may err a few times
+IGNORED_RISE, ALARM_LIMIT = 0.1, 60.0
+MIN_DEVIATION = 0.1  # ranks: a model that hardly ever errs may err a few times
 WARM_UP = 100  # rows before the alarm begins to watch
-MOST_ALARMS = 100  # that are remembered
+MAX_ALARMS = 100  # that are remembered
 
 
 @dataclass
@@ -41,9 +41,9 @@ class ErrorAlarm:
         self.squares += distance * (error - self.mean)
         if self.rows <= WARM_UP:
             return False
-        deviation = max(math.sqrt(self.squares / self.rows), LEAST_DEVIATION)
-        self.rise = max(0.0, self.rise + (error - self.mean) / deviation - IGNORED)
-        if self.rise <= MOST:
+        deviation = max(math.sqrt(self.squares / self.rows), MIN_DEVIATION)
+        self.rise = max(0.0, self.rise + (error - self.mean) / deviation - IGNORED_RISE)
+        if self.rise <= ALARM_LIMIT:
             return False
         self.rows, self.mean, self.squares, self.rise = 0, 0.0, 0.0, 0.0
         return True
@@ -76,7 +76,7 @@ class ErrorWindow:
         for row, loss in enumerate(losses if self.alarm else (), self.rows + 1):
             watched = self.alarm.rows + 1 if self.alarm else 0
             if self.alarm and self.alarm.add(loss):
-                self.alarms = [*self.alarms, row][-MOST_ALARMS:]
+                self.alarms = [*self.alarms, row][-MAX_ALARMS:]
                 raised.append(Alarm(row, watched))
         self.rows += len(losses)
         return raised

@@ -255,7 +255,7 @@ def read_words(cells: pa.Array, name: str) -> pa.Array:
 # --- Types of columns ----------------------------------------------------------------------------
 
 
-def first_type(value: Any) -> pa.DataType:
+def first_type(value: object) -> pa.DataType:
     """Return the type of a column by its first value, to learn from: any number is a float."""
     if isinstance(value, str):
         return DATE if WRITTEN_DATE.fullmatch(value) else TEXT
@@ -275,7 +275,7 @@ def written_type(
     return kind
 
 
-def whole_type(value: Any) -> pa.DataType:
+def whole_type(value: object) -> pa.DataType:
     """Return the type of a value, to copy it; inner objects and long integers are text."""
     is_long = isinstance(value, int) and not -(2**63) <= value < 2**63
     return TEXT if is_long else TYPES.get(type(value), TEXT)

@@ -6,7 +6,6 @@ the same files. They return surveys, sums and models to the client, never rows.
 
 from __future__ import annotations
 
-from pril.core.arrays import Array
 from pril.dask import Cluster, fit_blocks  # before Dask, to say what to install if it is missing
 
 # isort: split
@@ -19,16 +18,20 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from dask import delayed
+from dask.delayed import Delayed
+from distributed import Client
 from sklearn.base import clone
 
+from pril.bases.classifier import OrdinalLearner
 from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
+from pril.tables.encoder import is_dense, n_features_of
 from pril.tables.files import Blocks, Table, TableError
 from pril.tables.label_columns import LabelColumns
-from pril.tables.survey import Columns, Survey, Task
-from pril.tables.training import Check, Recipe, Run, Way, rows_to_learn
+from pril.tables.survey import Columns, Part, Survey, Task
+from pril.tables.training import HoldoutResult, RowReader, Run, parts_apart, rows_to_learn
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +56,8 @@ class Piece(NamedTuple):
                 break
             yield row, block.slice(0, int(min(block.num_rows, end - row)))
 
-    def to_learn(self, columns: list[str]) -> tuple[Array, pa.RecordBatch]:
-        """Return the rows for learning: their positions in the file, and their cells."""
+    def to_learn(self, columns: list[str]) -> Part:
+        """Return the rows for learning; their places are those in the file."""
         fields = [self.table.schema.field(name) for name in dict.fromkeys(columns)]
         none = pa.RecordBatch.from_pylist([], pa.schema(fields))
         return rows_to_learn(self.task, list(self.blocks(columns)) or [(0, none)])
@@ -67,7 +70,7 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
     """Let a task return its error, so that the client can report the first one in the table."""
 
     @wraps(task)
-    def attempt(piece: Piece, *arguments: Any) -> Any:
+    def attempt(piece: Piece, *arguments: object) -> Any:
         try:
             return task(piece, *arguments)
         except FileNotFoundError:
@@ -94,26 +97,26 @@ def survey_piece(piece: Piece, columns: Columns, labels: LabelColumns) -> Survey
     return survey
 
 
-def read_piece(piece: Piece, recipe: Recipe) -> Any:
+def read_piece(piece: Piece, reader: RowReader) -> Any:
     """Return cells, labels and weights of the rows for learning."""
-    _, cells = piece.open().to_learn(recipe.columns)
-    return cells, recipe.labels.read(cells), recipe.task.read_weights(cells)
+    cells = piece.open().to_learn(reader.columns).cells
+    return cells, reader.labels.read(cells), reader.task.read_weights(cells)
 
 
 @returning_errors
-def try_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
+def try_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
     """Learn a piece as one process does, so that an error names its file and row."""
     piece = piece.open()
-    places, cells = piece.to_learn(recipe.columns)
-    X, y, weights = recipe.read(piece.table, places, cells)
-    with piece.table.naming_rows(places, piece.task.labels.columns):
+    part = piece.to_learn(reader.columns)
+    X, y, weights = reader.read(piece.table, part)
+    with piece.table.naming_rows(part.places, piece.task.labels.columns):
         try:
             _read_or_learn(clone(model), X, y, weights)
         except RowError:
             raise
         except InputError as error:  # an overflow without a row number
             raise TableError(f"{piece.table.name}: {error}") from None
-    return Check()
+    return HoldoutResult()
 
 
 def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
@@ -126,30 +129,16 @@ def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
 
 
 @returning_errors
-def check_piece(piece: Piece, recipe: Recipe, model: Any) -> Check:
+def check_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
     """Rate the rows that are kept apart."""
-    piece, check = piece.open(), Check()
-    for row, block in piece.blocks(recipe.columns):
-        check = check.merge(recipe.check(piece.table, model, piece.task.apart(row, block)))
-    return check
+    piece, result = piece.open(), HoldoutResult()
+    for row, block in piece.blocks(reader.columns):
+        apart = parts_apart(piece.task, row, block)
+        result = result.merge(reader.check(piece.table, model, *apart))
+    return result
 
 
 # --- The run -------------------------------------------------------------------------------------
-
-
-def cluster_run(table: Table, task: Task, client: Any, progress: bool) -> Run:
-    """Return a run over a table on a cluster: survey, learning, a check on rows kept apart."""
-    if task.groups and not BY_COMMAND[task.model].online:
-        raise InputError(
-            f"on a cluster, {task.model} cannot keep the groups in {task.groups!r} together: "
-            "learn in this process, or choose another model"
-        )
-    pieces = [
-        Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
-        for k, (own, first, rows) in enumerate(table.pieces())
-    ]
-    home = Pieces(pieces, client, progress)
-    return Run(table, task, lambda *_: None, Way(home.learn, home.survey, home.check))
 
 
 @contextmanager
@@ -163,51 +152,65 @@ def checking_files(table: Table) -> Iterator[None]:
                 table.check_unchanged(file)
 
 
-class Pieces(NamedTuple):
-    """Pieces of a table, which the workers of a cluster read."""
+class ClusterRun(Run):
+    """A run over a table on a cluster: the workers survey, learn, and check what is kept apart."""
 
-    pieces: list[Piece]
-    client: Any
-    progress: bool
+    def __init__(self, table: Table, task: Task, client: Client, shows_progress: bool) -> None:
+        if task.groups and not BY_COMMAND[task.model].online:
+            raise InputError(
+                f"on a cluster, {task.model} cannot keep the groups in {task.groups!r} together: "
+                "learn in this process, or choose another model"
+            )
+        super().__init__(table, task, lambda *_: None)
+        self.client, self.shows_progress = client, shows_progress
+        self.pieces = [
+            Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
+            for k, (own, first, rows) in enumerate(table.pieces())
+        ]
 
-    def survey(self, run: Run) -> None:
+    def survey_table(self) -> None:
         """Learn how to encode the columns, and which labels there are."""
         log.info("cluster: the table is read in %d parts", len(self.pieces))
-        labels = run.survey.counts.columns
-        run.survey = self._merged(run, "reading the table", survey_piece, run.columns, labels)
-        for piece, offset in zip(self.pieces, run.survey.offsets, strict=True):
-            run.table.begin_file(piece.table.name, offset)
-        run.survey.counts.check_number(run.table)
+        labels = self.survey.counts.columns
+        self.survey = self._merged("reading the table", survey_piece, self.columns, labels)
+        for piece, offset in zip(self.pieces, self.survey.offsets, strict=True):
+            self.table.begin_file(piece.table.name, offset)
+        self.survey.counts.check_number(self.table)
 
-    def learn(self, run: Run) -> None:
+    def learn(self) -> None:
         """Fit the pipeline to all pieces."""
-        recipe, name = run.recipe, run.table.name
-        blocks = self._tasks(read_piece, recipe)
+        name, blocks = self.table.name, self._tasks(read_piece, self.reader)
+        encoder, ends = self.survey.encoder, [*self.survey.offsets[1:], self.survey.rows]
+        largest = max(end - start for start, end in zip(self.survey.offsets, ends, strict=True))
+        n_cells = len(encoder.numbers_) + len(encoder.words_)  # of a sparse row, with their places
+        width = n_features_of(encoder) if is_dense(encoder) else 1.5 * n_cells
+        Cluster(self.client, progress=False).check_memory(largest, width)
         try:
-            with checking_files(run.table):
+            with checking_files(self.table):
                 fitted = fit_blocks(
-                    run.pipeline(), blocks, client=self.client, progress=self.progress
+                    self.pipeline(), blocks, client=self.client, progress=self.shows_progress
                 )
         except InputError as error:  # report the first piece that cannot be learned
-            self._merged(run, "looking for the bad row", try_piece, recipe, run.model)
-            if not BY_COMMAND[run.task.model].mixes:
+            self._merged("looking for the bad row", try_piece, self.reader, self.model)
+            if not BY_COMMAND[self.task.model].mixes:
                 raise TableError(f"{name}: {error}") from None
             reason = "each part can be learned alone, but not mixed with the others"
             raise TableError(f"{name}: {reason}: {error}") from None
-        run.model = fitted[-1]
-        run.epoch = run.model.n_iter_
+        self.model = fitted[-1]
+        self.epoch = self.model.n_iter_
 
-    def check(self, run: Run) -> Check:
+    def check_table(self) -> HoldoutResult:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
-        check: Check = self._merged(run, "evaluating", check_piece, run.recipe, run.model)
-        return check
+        result: HoldoutResult = self._merged("evaluating", check_piece, self.reader, self.model)
+        return result
 
-    def _tasks(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
+    def _tasks(self, task: Callable[..., Any], *shared: object) -> list[Delayed]:
         """Return a lazy call for each piece; the shared arguments are sent once."""
         common = [delayed(part, traverse=False) for part in shared]
         return [delayed(task)(piece, *common) for piece in self.pieces]
 
-    def _merged(self, run: Run, doing: str, task: Callable[..., Any], *shared: Any) -> Any:
+    def _merged(self, doing: str, task: Callable[..., Any], *shared: object) -> Any:
         """Return the results of a task, merged, or raise the first error in the table."""
-        with checking_files(run.table):
-            return merge_on(Cluster(self.client, self.progress), self._tasks(task, *shared), doing)
+        cluster = Cluster(self.client, self.shows_progress)
+        with checking_files(self.table):
+            return merge_on(cluster, self._tasks(task, *shared), doing)

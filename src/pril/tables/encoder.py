@@ -31,11 +31,11 @@ DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix i
 class Moments(NamedTuple):
     """Sums over columns of numbers: each field is an array with one entry for each column."""
 
-    count: Any
-    mean: Any
-    squares: Any  # the sum of squared distances from the mean
-    low: Any
-    high: Any
+    count: Any  # an array; its type would be that of the method of tuples
+    mean: Array
+    squares: Array  # the sum of squared distances from the mean
+    low: Array
+    high: Array
 
     @classmethod
     def of(cls, cells: Array) -> Moments:
@@ -313,7 +313,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """Number of columns used."""
         return len(self.feature_names_in_)
 
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
+    def get_feature_names_out(self, input_features: object = None) -> Array:
         """Return the names of the features.
 
         Parameters

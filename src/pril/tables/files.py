@@ -14,13 +14,14 @@ import hashlib
 import io
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any, NamedTuple, Self
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -28,12 +29,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
+from pyarrow.fs import FileSystem
 
 from pril.core.arrays import Array
 from pril.errors import InputError, RowError, naming_file, shown
 from pril.tables import arrow, text
 from pril.tables.json_lines import first_types, read_objects, split_lines, to_column, whole_types
-from pril.tables.text import USUAL_CSV, CsvStyle
+from pril.tables.text import USUAL_CSV, ByteStream, CsvStyle
 
 BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
@@ -61,21 +63,51 @@ class TableWarning(UserWarning):
         self.hint = hint
 
 
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of an object store, which can be used where a Path is read."""
+
+    url: str
+    path: str
+    system: FileSystem = field(compare=False, repr=False)
+
+    def resolve(self) -> RemoteFile:
+        """Return the file itself: there are no links."""
+        return self
+
+    def open(self, mode: str = "rb") -> pa.NativeFile:
+        """Open the file for reading at any place."""
+        return self.system.open_input_file(self.path)
+
+    def stat(self) -> SimpleNamespace:
+        """Return size and time of change."""
+        info = self.system.get_file_info(self.path)
+        return SimpleNamespace(st_ino=0, st_size=info.size, st_mtime_ns=info.mtime_ns)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+TableFile = Path | RemoteFile
+
+
 @dataclass(eq=False)
 class Table:
     """Files of one format as blocks of rows; messages call it `name`."""
 
-    files: list[Any]  # of Path or RemoteFile
+    files: Sequence[TableFile]
     name: str
     format: str  # of `FORMATS`
     style: CsvStyle = USUAL_CSV  # of CSV
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     groups: list[list[int]] = field(default_factory=list)  # rows of each row group of each file
     partitions: dict[str, list[str]] = field(default_factory=dict)  # columns that folders name
-    stamps: dict[Any, tuple[int, int, int]] = field(default_factory=dict)  # what must not change
+    stamps: dict[TableFile, tuple[int, int, int]] = field(
+        default_factory=dict
+    )  # what must not change
 
     def __post_init__(self) -> None:
-        self._starts: dict[int, Any] = {0: self.files[0]}
+        self._starts: dict[int, TableFile | str] = {0: self.files[0]}
 
     def stamped(self) -> Self:
         """Return the same table; from now on, none of its files may change."""
@@ -217,7 +249,7 @@ class Table:
             pieces.append((alone, first, last - first if groups else None))
         return pieces
 
-    def check_unchanged(self, file: Any) -> None:
+    def check_unchanged(self, file: TableFile) -> None:
         """Refuse a file that is no longer the one that was opened: it is read more than once."""
         if _stamp(file) != self.stamps[file]:
             raise TableError(
@@ -227,7 +259,7 @@ class Table:
 
     # --- Messages ---
 
-    def begin_file(self, file: Any, row: int) -> None:
+    def begin_file(self, file: TableFile | str, row: int) -> None:
         """Remember the position of a file's first row, for messages."""
         self._starts[row] = file
 
@@ -249,7 +281,7 @@ class Table:
         """Return what to call a row, of those from `first` on, in a message about the table."""
         return self.where(first + row).removeprefix(f"{self.name}, ")
 
-    def name_of(self, file: Any) -> str:
+    def name_of(self, file: TableFile | str) -> str:
         """Return what to call a file in messages: for a table of one file, the table's name."""
         return self.name if len(self.files) == 1 else str(file)
 
@@ -322,12 +354,12 @@ def quote_columns(names: tuple[str, ...]) -> str:
     return f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-def is_pipe(file: Any) -> bool:
+def is_pipe(file: TableFile) -> bool:
     """Tell whether a file is a copy of standard input or of a pipe."""
     return str(file).endswith(STDIN_SUFFIX)
 
 
-def _partition_cells(file: Any, root: PurePath) -> dict[str, str]:
+def _partition_cells(file: TableFile, root: PurePath) -> dict[str, str]:
     """Return the cells that a file's folders name, as in Hive: state=AK, state=New%20York."""
     folders = PurePath(str(file)).parent.relative_to(root).parts
     pairs = [part.partition("=") for part in folders]
@@ -335,12 +367,12 @@ def _partition_cells(file: Any, root: PurePath) -> dict[str, str]:
     return {name: "" if value == NO_PARTITION else value for name, value in cells.items()}
 
 
-def _stamp(file: Any) -> tuple[int, int, int]:
+def _stamp(file: TableFile) -> tuple[int, int, int]:
     status = file.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _digest(file: Any, samples: int) -> str:
+def _digest(file: TableFile, samples: int) -> str:
     """Return a checksum of samples of a file; of the whole file if they cover it."""
     size, digest = file.stat().st_size, hashlib.sha256()
     n = min(samples, 1 + size // text.READ_BYTES)
@@ -389,7 +421,7 @@ def read_ahead(items: Iterator[Any], depth: int = 2) -> Iterator[Any]:
 # --- Parquet -------------------------------------------------------------------------------------
 
 
-def _open_parquet(table: Table, file: Any) -> pa.parquet.ParquetFile:
+def _open_parquet(table: Table, file: TableFile) -> pa.parquet.ParquetFile:
     with explaining(lambda: f"{table.name_of(file)} is damaged, or not a Parquet file"):
         # Read pages one by one: a row group may be larger than memory.
         source = file if isinstance(file, Path) else file.open()
@@ -417,7 +449,7 @@ def _in_words(field: pa.Field) -> str:
     return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
 
 
-def _read_parquet(table: Table, file: Any, columns: list[str], start: int) -> Blocks:
+def _read_parquet(table: Table, file: TableFile, columns: list[str], start: int) -> Blocks:
     with (
         _open_parquet(table, file) as opened,
         explaining(lambda: f"{table.name_of(file)} is damaged"),
@@ -443,7 +475,7 @@ def _copy_parquet(table: Table, _columns: list[str], _format: str) -> Iterator[C
 
 
 def _parsed(
-    table: Table, file: Any, parse: Callable[[IO[bytes]], Iterator[Any]]
+    table: Table, file: TableFile, parse: Callable[[ByteStream], Iterator[Any]]
 ) -> Iterator[tuple[int, Any]]:
     """Yield the rows that `parse` makes of a file, decompressed, in blocks, after their first row.
 
@@ -475,7 +507,7 @@ def _csv_rows(block: bytes, delimiter: str) -> list[list[str]]:
 
 
 def _csv_batches(
-    stream: IO[bytes], delimiter: str, columns: list[str] | None
+    stream: ByteStream, delimiter: str, columns: list[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, some columns or all."""
     blocks = text.csv_blocks(stream, delimiter)
@@ -507,7 +539,7 @@ def _csv_batches(
         yield batch
 
 
-def _read_csv(table: Table, file: Any, columns: list[str], _start: int) -> Blocks:
+def _read_csv(table: Table, file: TableFile, columns: list[str], _start: int) -> Blocks:
     parse = partial(_csv_batches, delimiter=table.delimiter, columns=columns)
     return _parsed(table, file, parse)
 
@@ -520,7 +552,7 @@ def _csv_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
     table.check_names(headers[0])
     types, n_rows = dict.fromkeys(headers[0], pa.null()), 0
 
-    def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    def parse(stream: ByteStream) -> Iterator[pa.RecordBatch]:
         for batch in _csv_batches(stream, table.delimiter, None):
             for name in [name for name, kind in types.items() if kind == pa.null()]:
                 types[name] = arrow.written_type(batch.column(name), name, table.style.read_numbers)
@@ -536,7 +568,7 @@ def _csv_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
     return pa.schema(types), []
 
 
-def _read_header(table: Table, file: Any) -> list[str]:
+def _read_header(table: Table, file: TableFile) -> list[str]:
     name, mark = table.name_of(file), table.delimiter
     try:
         [(_, rows)] = _parsed(
@@ -597,7 +629,7 @@ def _trimmed(block: pa.RecordBatch, name: str) -> pa.Array:
 # --- JSON Lines: a missing key is a missing value ------------------------------------------------
 
 
-def _lines(stream: IO[bytes]) -> Iterator[list[bytes]]:
+def _lines(stream: ByteStream) -> Iterator[list[bytes]]:
     return map(split_lines, text.line_blocks(stream))
 
 
@@ -619,10 +651,10 @@ def _json_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
     return pa.schema(types), []
 
 
-def _read_json(table: Table, file: Any, columns: list[str], _start: int) -> Blocks:
+def _read_json(table: Table, file: TableFile, columns: list[str], _start: int) -> Blocks:
     schema = pa.schema([table.schema.field(name) for name in columns if name != LINE])
 
-    def parse(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    def parse(stream: ByteStream) -> Iterator[pa.RecordBatch]:
         for lines in _lines(stream):
             batch = _columns_of(read_objects(lines), schema)
             yield batch.append_column(LINE, pa.array(lines, RAW)) if LINE in columns else batch

@@ -135,7 +135,7 @@ def _float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def to_text(value: Any, name: str, row: int, *, nested: bool = False) -> str | None:
+def to_text(value: object, name: str, row: int, *, nested: bool = False) -> str | None:
     """Return a cell of a column of words: a number is written as in JSON."""
     if value is None:
         return None
@@ -352,7 +352,7 @@ def _written_key(cell: Any, row: int) -> str:
         raise RowError("X", row, f"not UTF-8: {shown(bytes(cell))}") from None
 
 
-def _json(cell: Any) -> str:
+def _json(cell: object) -> str:
     return json.dumps(cell, ensure_ascii=False)
 
 

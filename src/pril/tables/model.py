@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
+from sklearn.base import BaseEstimator
 
-from pril.bases.classifier import rate, rate_rows, rows_to_rate
+from pril.bases.classifier import OrdinalLearner, rate, rate_rows, rows_to_rate
 from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
@@ -42,7 +43,7 @@ ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 
 
-def read_batch(learner: Any, features: Any, labels: ranking.Labels) -> Batch:
+def read_batch(learner: OrdinalLearner, features: Any, labels: ranking.Labels) -> Batch:
     """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
     if hasattr(learner, "partial_fit"):  # it may not have learned yet
         rows = learner.engine.read(learner, features, reset=False, min_rows=0)
@@ -93,7 +94,7 @@ class LoadedModel:
             raise InputError(f"{path} is damaged: its notes: {error}") from None
         self.use(self.model)
 
-    def use(self, model: Any) -> None:
+    def use(self, model: BaseEstimator) -> None:
         """Replace the model, for example by one that has learned more."""
         self.model = model
         parts = Parts.of(model)

@@ -15,15 +15,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path, PurePath
-from types import SimpleNamespace
-from typing import Any
+from typing import IO
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from urllib.request import urlopen
 
@@ -32,7 +30,7 @@ from msgspec.structs import asdict
 from pyarrow import fs
 
 from pril.errors import InputError, MissingFileError, naming_file, shown
-from pril.tables.files import STDIN_SUFFIX, Table, TableError, is_pipe
+from pril.tables.files import STDIN_SUFFIX, RemoteFile, Table, TableError, TableFile, is_pipe
 from pril.tables.text import READ_BYTES, USUAL_CSV, CsvStyle, codec_of, without_marks
 
 log = logging.getLogger(__name__)
@@ -72,12 +70,12 @@ SECONDS = 60.0  # without an answer of a web server
 STORE_SECONDS, LOOK_SECONDS = 30, 1
 
 
-def format_of(file: Any) -> str | None:
+def format_of(file: TableFile) -> str | None:
     """Return the format by a file's suffix or, for standard input, by its first bytes."""
     return _guess_format(file) if is_pipe(file) else SUFFIXES.get(_suffix(file))
 
 
-def _suffix(file: Any) -> str:
+def _suffix(file: TableFile) -> str:
     """Return the suffix of a file, without that of its compression."""
     path = PurePath(str(file))
     return (path.with_suffix("") if codec_of(path) else path).suffix.lower()
@@ -122,10 +120,10 @@ def open_table(
     return Table(files, name, format, style).stamped().find_columns(root)
 
 
-def _find(place: str) -> tuple[list[Any], PurePath]:
+def _find(place: str) -> tuple[Sequence[TableFile], PurePath]:
     """Return the files of a table, and the folder that they are named relative to."""
     path, root = Path(place), None
-    files: list[Any]
+    files: Sequence[TableFile]
     if place == "-":
         files = [_copy_of(sys.stdin.buffer, STDIN_SUFFIX, "<stdin>")]
     elif "://" in place:
@@ -148,7 +146,7 @@ def _find(place: str) -> tuple[list[Any], PurePath]:
     return tables, root
 
 
-def _matching(place: str) -> tuple[list[Any], PurePath]:
+def _matching(place: str) -> tuple[Sequence[TableFile], PurePath]:
     """Return the files that a glob matches, and the folder that it begins with."""
     parts = Path(place).parts
     files = [file for file in map(Path, glob.glob(place, recursive=True)) if file.is_file()]
@@ -159,7 +157,7 @@ def _matching(place: str) -> tuple[list[Any], PurePath]:
     return files, PurePath(*itertools.takewhile(lambda part: not glob.has_magic(part), parts))
 
 
-def _common_format(name: str, files: list[Any]) -> str:
+def _common_format(name: str, files: Sequence[TableFile]) -> str:
     """Return the one format that all files have."""
     if any(_suffix(file) in SVMLIGHT for file in files):
         raise TableError(
@@ -188,7 +186,7 @@ def _is_hidden(parts: Iterable[str]) -> bool:
     return any(part.startswith((".", "_")) for part in parts)
 
 
-def _copy_of(stream: Any, suffix: str, name: str) -> Path:
+def _copy_of(stream: IO[bytes], suffix: str, name: str) -> Path:
     """Copy a stream to a temporary file, which is removed when the process ends."""
     with tempfile.NamedTemporaryFile(prefix="pril-", suffix=suffix, delete=False) as file:
         atexit.register(Path(file.name).unlink, missing_ok=True)
@@ -197,7 +195,7 @@ def _copy_of(stream: Any, suffix: str, name: str) -> Path:
     return Path(file.name)
 
 
-def _guess_format(file: Path) -> str:
+def _guess_format(file: TableFile) -> str:
     with file.open("rb") as stream:
         start = without_marks(stream.read(READ_BYTES)).lstrip()
     if start.startswith(b"PAR1"):
@@ -208,32 +206,7 @@ def _guess_format(file: Path) -> str:
 # --- Files that are not on this machine ----------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file of an object store, which can be used where a Path is read."""
-
-    url: str
-    path: str
-    system: Any = field(compare=False, repr=False)  # a FileSystem of pyarrow
-
-    def resolve(self) -> RemoteFile:
-        """Return the file itself: there are no links."""
-        return self
-
-    def open(self, mode: str = "rb") -> Any:
-        """Open the file for reading at any place."""
-        return self.system.open_input_file(self.path)
-
-    def stat(self) -> Any:
-        """Return size and time of change."""
-        info = self.system.get_file_info(self.path)
-        return SimpleNamespace(st_ino=0, st_size=info.size, st_mtime_ns=info.mtime_ns)
-
-    def __str__(self) -> str:
-        return self.url
-
-
-def open_url(url: str) -> tuple[list[Any], PurePath | None]:
+def open_url(url: str) -> tuple[Sequence[TableFile], PurePath | None]:
     """Return a file, or all files of a folder in a store and that folder.
 
     A file on a web server is copied: few servers can send a part of a file.
@@ -263,7 +236,7 @@ def open_url(url: str) -> tuple[list[Any], PurePath | None]:
     return files, PurePath(start)
 
 
-def _store(url: str, seconds: int) -> tuple[Any, str]:
+def _store(url: str, seconds: int) -> tuple[fs.FileSystem, str]:
     """Return the object store of a URL, and the path there."""
     limit = f"?retry_limit_seconds={seconds}" if url.startswith("gs:") else ""
     system, path = fs.FileSystem.from_uri(f"{url}{limit}")

@@ -1,4 +1,4 @@
-"""Ways to learn from a table that are not row by row, and which way learns which model.
+"""Runs that do not learn row by row, and which run learns which model.
 
 The maximum of a likelihood takes a pass over the table for each step. The rows that have a label
 are cut into the blocks that they would have in memory, so that the model has the same bits. A
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,17 +18,19 @@ import numpy as np
 import pyarrow as pa
 
 from pril.bases.classifier import naming_rows
-from pril.bases.weights import label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
+from pril.core.words import StepsSoFar
 from pril.errors import InputError, shown
 from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
 from pril.learners.ordered_boosting import fit_watched, learn
 from pril.likelihood import fitting
+from pril.likelihood.newton import TOLERANCE
 from pril.likelihood.rows import Block, Moments, Rows, block_rows, recut
 from pril.likelihood.sums import MOST_DENSE
 from pril.online import learning
@@ -37,8 +39,8 @@ from pril.tables.files import Table, TableError, Watcher
 from pril.tables.label_columns import Ends
 from pril.tables.opening import open_table
 from pril.tables.pipeline import Pipeline
-from pril.tables.survey import Task
-from pril.tables.training import Run, Way
+from pril.tables.survey import LEARN, Task
+from pril.tables.training import Run
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,8 @@ PEAK, ROW_BYTES, FOLD_BYTES, BOOSTER_BYTES = 5, 100, 8, 40
 def run_of(table: Table, task: Task, progress: Watcher) -> Run:
     """Return the run, in this process, that learns a model from a table."""
     learner = BY_COMMAND[task.model]
-    way = Way() if learner.online else Way(grow_trees, most_kept=MOST_SAMPLED)
-    return Run(table, task, progress, Way(learn_maximum) if learner.maximises else way)
+    kind = MaximumRun if learner.maximises else Run if learner.online else BoostingRun
+    return kind(table, task, progress)
 
 
 def fit_table(
@@ -140,21 +142,26 @@ def fit_table(
 # --- The maximum of a likelihood -----------------------------------------------------------------
 
 
-def learn_maximum(run: Run) -> None:
-    """Take steps to the maximum of the likelihood."""
-    rows = LabelledRows(run)
-    if run.partly:
-        rows.set_moments(Moments(*run.partly["moments"]))
-    _check_moments(run, rows.moments)
-    run.partly["moments"] = tuple(rows.moments)
-    found = fitting.fit(rows, run.model.settings(), run.partly.get("search"), rows.watch)
-    run.model.learn_maximum(found, rows)
+class MaximumRun(Run):
+    """A run that takes steps to the maximum of the likelihood."""
+
+    def learn(self) -> None:
+        """Take the steps."""
+        rows = LabelledRows(self)
+        if self.partly:
+            rows.set_moments(Moments(*self.partly["moments"]))
+        _check_moments(self, rows.moments)
+        self.partly["moments"] = tuple(rows.moments)
+        settings = self.model.settings()
+        found = fitting.fit(rows, settings, self.partly.get("search"), rows.watch)
+        self.model.learn_maximum(found, rows)
 
 
 def _learned_labels(run: Run) -> tuple[Kinds, int]:
     """Return the kinds of labels in the rows to learn from, and how many rows have one."""
     _, order, ranks, _, learned = run.encoded_labels
-    weights = learning.weights_of_classes(run.model, order, None)
+    learning.refuse_online(run.model)
+    weights = class_weights(run.model.class_weight, order, None)
     if weights is not None:
         learned = learned * (label_weights(weights, ranks) > 0.0)
     if not learned.any():
@@ -186,6 +193,7 @@ class LabelledRows(Rows):
         self.kinds, self.n = _learned_labels(run)
         self.n_passes = 0  # since the last step
         self.kept_at = 0  # how many rows had been read when a checkpoint was last looked at
+        self.steps = StepsSoFar(run.model.max_iter, TOLERANCE)
         self._kept: list[Block] | None = None
 
     @property
@@ -211,20 +219,20 @@ class LabelledRows(Rows):
             yield part
 
     def _pass_name(self) -> str:
-        name, search = "preparing", self.run.partly.get("search")
-        if search is not None:
-            value = search["value"]
-            said = "" if value is None else f" (penalised log-likelihood {value:,.1f})"
-            name = f"step {self.run.epoch + 1}{said}"
+        name = f"step {self.run.epoch + 1}" if "search" in self.run.partly else "preparing"
         return name if self.n_passes == 1 else f"{name}, pass {self.n_passes}"
 
     def watch(self, search: fitting.Fit) -> None:
         """Note where the search is, after a step or before the first one."""
         run = self.run
         run.partly["search"] = search.to_plain()
-        if search.maximum.sums is not None:
+        if search.maximum.sums is None:  # what came before were no steps on the table
+            self.steps = StepsSoFar(self.steps.most, TOLERANCE)
+        else:
             run.epoch += 1
-            log.info("step %d: penalised log-likelihood %.10g", run.epoch, search.maximum.value)
+            said = self.steps.add(search.maximum.value)
+            log.info("step %d: %s", run.epoch, said)
+            run.progress("step", run.epoch, self.steps.most, said)
         run.row = self.n_passes = 0
         run.keep(self.kept_at)
         self.kept_at = run.done
@@ -253,42 +261,45 @@ def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> No
 # --- All rows at once ----------------------------------------------------------------------------
 
 
-def grow_trees(run: Run) -> None:
-    """Fit boosted trees to all rows.
+class BoostingRun(Run):
+    """A run that fits boosted trees to all rows.
 
     Of a small table, all features are in memory. Of a larger one only a sample is, and the table is
     read again for bins of all rows, a byte for each feature.
     """
-    n_rows, width = run.survey.not_apart, n_features_of(run.survey.encoder)
-    in_sample, there = min(n_rows, MOST_SAMPLED), available_memory()
-    n_folds = folds_for(run.model.n_folds, n_rows)
-    of_row = ROW_BYTES + n_folds * FOLD_BYTES
-    of_row += BOOSTER_BYTES * (n_folds if n_rows <= MOST_KEPT else 1)
-    needed = in_sample * 8 * width * PEAK + n_rows * of_row + (n_rows - in_sample) * width
-    check_memory(run, f"{run.task.model} learns all rows at once", n_rows, needed, there)
 
-    def watch(rounds: Rounds) -> None:
-        run.progress("rounds", len(rounds), rounds.most, str(rounds))
+    most_kept = MOST_SAMPLED
 
-    if n_rows <= MOST_SAMPLED:
-        places, X, y, weights, groups = run.gather()
-        with run.table.naming_rows(places, run.task.labels.columns):
-            fit_watched(run.model, X, y, weights, watch, groups)
-    else:
-        with unchanged_on_failure(run.model):
-            _grow_from_bins(run, n_rows, width, watch)
+    def learn(self) -> None:
+        """Fit the trees."""
+        model, n_rows, width = self.model, self.survey.not_apart, n_features_of(self.survey.encoder)
+        in_sample, there = min(n_rows, MOST_SAMPLED), available_memory()
+        n_folds = folds_for(model.n_folds, n_rows)
+        of_row = ROW_BYTES + n_folds * FOLD_BYTES
+        of_row += BOOSTER_BYTES * (n_folds if n_rows <= MOST_KEPT else 1)
+        needed = in_sample * 8 * width * PEAK + n_rows * of_row + (n_rows - in_sample) * width
+        check_memory(self, f"{self.task.model} learns all rows at once", n_rows, needed, there)
+        if n_rows <= MOST_SAMPLED:
+            part, X, y, weights = self.gather()
+            groups = self.task.read_groups(part.cells)
+            with self.table.naming_rows(part.places, self.task.labels.columns):
+                fit_watched(model, X, y, weights, self._watch, groups)
+        else:
+            with unchanged_on_failure(model):
+                self._grow_from_bins(n_rows, width)
 
+    def _watch(self, rounds: Rounds) -> None:
+        self.progress("round", len(rounds), rounds.most, str(rounds))
 
-def _grow_from_bins(run: Run, n_rows: int, width: int, watch: Callable[[Rounds], None]) -> None:
-    """Learn from bins; the table is read for labels, for a sample, and for all bins."""
-    model, words = run.model, run.survey.encoder.words_
-    categories = zip(model.categorical_features, words.values(), strict=True)
-    model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
-    model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
-    model.order_ = run.encoded_labels.order
-
-    intervals, weight, groups = _labels_and_weights(run, n_rows)
-    learn(model, partial(TableRows, run), intervals, weight, watch, groups=groups)
+    def _grow_from_bins(self, n_rows: int, width: int) -> None:
+        """Learn from bins; the table is read for labels, for a sample, and for all bins."""
+        model, words = self.model, self.survey.encoder.words_
+        categories = zip(model.categorical_features, words.values(), strict=True)
+        model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
+        model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
+        model.order_ = self.encoded_labels.order
+        intervals, weight, groups = _labels_and_weights(self, n_rows)
+        learn(model, partial(TableRows, self), intervals, weight, self._watch, groups=groups)
 
 
 def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
@@ -297,19 +308,19 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
     weight, n = np.ones(n_rows), 0
     groups: list[Any] = []
     for first, cells in _read_again(run, "reading labels", list(task.columns)):
-        places, cells = task.to_learn(first, cells)
-        with run.table.naming_rows(places, task.labels.columns):
-            some = slice(n, n + cells.num_rows)
-            own = task.read_weights(cells)
-            groups.append(task.read_groups(cells))
+        part = task.part(LEARN, first, cells)
+        size = part.cells.num_rows
+        with run.table.naming_rows(part.places, task.labels.columns):
+            own = task.read_weights(part.cells)
+            groups.append(task.read_groups(part.cells))
             if own is not None:
-                weight[some] = read_weights(own, cells.num_rows)
-            counts, labels = weight[some] > 0.0, run.labels.read(cells)
+                weight[n : n + size] = read_weights(own, size)
+            counts, labels = weight[n : n + size] > 0.0, run.labels.read(part.cells)
             with naming_rows(np.flatnonzero(counts)):
-                known = ranking.encode(labels.take(counts), run.model.order_)[1]
-            intervals[some] = 0
-            intervals[some][counts] = known
-        n += cells.num_rows
+                ranks = ranking.encode(labels.take(counts), run.model.order_)[1]
+            intervals[n : n + size] = 0
+            intervals[n : n + size][counts] = ranks
+        n += size
     return intervals, weight, np.concatenate(groups) if task.groups else None
 
 
@@ -328,11 +339,11 @@ class TableRows:
 
     def _numbered(self) -> Iterator[tuple[int, Array]]:
         """Return the number of the first row of each part, and its features."""
-        run, recipe, model, n_read, n_used = self.run, self.run.recipe, self.run.model, 0, 0
-        for first, cells in _read_again(run, "reading features", recipe.columns):
-            places, rows = run.task.to_learn(first, cells)
-            X, _, _ = recipe.read(run.table, places, rows)
-            with run.table.naming_rows(places):
+        run, reader, model, n_read, n_used = self.run, self.run.reader, self.run.model, 0, 0
+        for first, cells in _read_again(run, "reading features", reader.columns):
+            rows = run.task.part(LEARN, first, cells)
+            X, _, _ = reader.read(run.table, rows)
+            with run.table.naming_rows(rows.places):
                 X = model.engine.read(model, X, reset=False, min_rows=0).X
             part = X[self.chosen[n_read : n_read + len(X)]]
             yield n_used, part

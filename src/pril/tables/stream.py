@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+from sklearn.base import BaseEstimator
 
 from pril.bases.classifier import rows_to_rate
 from pril.core.arrays import Array
@@ -90,6 +91,7 @@ class LineStream:
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         if self.names:
             model.check_learns()
+            learning.refuse_online(model.learner)
         self._check_columns()
         self.use(model.model)
         self._grows = bool(self.names) and _grows(model)
@@ -108,7 +110,7 @@ class LineStream:
         if key in ("prediction", "score", "probabilities", "error", "line"):
             raise InputError(f"the column {key!r} cannot be the id: the answer has that key")
 
-    def use(self, model: Any) -> None:
+    def use(self, model: BaseEstimator) -> None:
         """Go on with a model that has learned more."""
         self.model.use(model)
         self._encoder, learner = RowEncoder(model), self.model.learner
@@ -255,7 +257,7 @@ class LineStream:
 
     def _rows(self, features: Any) -> Any:
         """Return features as the learner's engine takes them."""
-        learner: Any = self.model.learner
+        learner = self.model.learner
         if isinstance(learner, LinearMixin) and isinstance(features, np.ndarray):
             # The cells were checked: scikit-learn's checks would take longer than all the rest.
             rows = Dense(frozen(np.ascontiguousarray(features)), self._engine.constant)
@@ -307,7 +309,7 @@ class LineStream:
             self._read_label(*spelling)
             raise
 
-    def _read_label(self, *spelling: Any) -> bytes:
+    def _read_label(self, *spelling: object) -> bytes:
         """Return the interval of a label."""
         if not spelling:
             return np.array(ranking.NO_LABEL).tobytes()
@@ -367,7 +369,7 @@ def _words(cells: list[Any], name: str) -> pa.Array:
     return read_words(json_lines.to_column(cells, name, TEXT), name)
 
 
-def _features_of(encoder: Any) -> list[tuple[str, str | None]]:
+def _features_of(encoder: ColumnEncoder) -> list[tuple[str, str | None]]:
     """Return column and word of each feature, None for numbers."""
     words = [(name, word) for name, own in encoder.words_.items() for word in own]
     return [*((name, None) for name in encoder.numbers_), *words]
@@ -509,7 +511,7 @@ class StreamRun:
         """Return chunks until a signal comes: it stops waiting at once, and work after a chunk."""
         waiting = stopping = False
 
-        def stop(*_: Any) -> None:
+        def stop(*_: object) -> None:
             nonlocal stopping
             stopping = True
             if waiting:

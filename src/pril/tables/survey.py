@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sklearn.base import BaseEstimator
 
 from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
@@ -51,19 +52,15 @@ MOST_LABELS = 10_000  # different labels; a column with more is not a rating
 KEPT = ("encoder", "rows", "not_apart", "rows_to_learn", "row_ids", "unlike")
 
 
-class Uses(NamedTuple):
-    """What each row is for; one that is neither learned nor held out calibrates ranges."""
-
-    learning: Array  # booleans
-    held_out: Array
+# What a row is for: the model learns from it, or it evaluates the model or calibrates its ranges.
+LEARN, EVALUATE, CALIBRATE = range(3)
 
 
-class Apart(NamedTuple):
-    """Rows of a table that the model does not learn from."""
+class Part(NamedTuple):
+    """Some rows of a block."""
 
     places: Array  # in the table
     cells: pa.RecordBatch
-    held_out: Array  # which of them evaluate the model; the others calibrate its ranges
 
 
 @dataclass(frozen=True)
@@ -136,30 +133,25 @@ class Task:
         numbers: Array = np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
         return numbers
 
-    def uses(self, first: int, block: pa.RecordBatch) -> Uses:
+    def uses(self, first: int, block: pa.RecordBatch) -> Array:
         """Return what each row of a block is for, of which the first one has this position."""
-        n = block.num_rows
         if not self.keeps_rows_apart:
-            return Uses(np.broadcast_to(True, n), np.broadcast_to(False, n))
+            return np.broadcast_to(LEARN, block.num_rows)
         if (groups := self.read_groups(block)) is not None:
             number = groups * 2.0**-53
         else:
             bits = np.random.PCG64(self.seed).advance(first)  # row k gets the k-th number
-            number = np.random.Generator(bits).random(n)
+            number = np.random.Generator(bits).random(block.num_rows)
         share = 0.0 if self.coverage is None else CALIBRATION_SIZE
         learning = number >= self.holdout + share * (1 - self.holdout)
-        return Uses(learning, number < self.holdout)
+        return np.where(learning, LEARN, np.where(number < self.holdout, EVALUATE, CALIBRATE))
 
-    def to_learn(self, first: int, block: pa.RecordBatch) -> tuple[Array, pa.RecordBatch]:
-        """Return the rows to learn from: their positions in the table, and their cells."""
-        learning = self.uses(first, block).learning
-        return row_numbers(first, learning), select_rows(block, learning)
-
-    def apart(self, first: int, block: pa.RecordBatch) -> Apart:
-        """Return the rows that are kept apart, without those of weight zero."""
-        uses = self.uses(first, block)
-        use = ~uses.learning & self.counting(block)
-        return Apart(row_numbers(first, use), select_rows(block, use), uses.held_out[use])
+    def part(self, use: int, first: int, block: pa.RecordBatch) -> Part:
+        """Return the rows for one use; of those that are not learned, the ones with a weight."""
+        chosen = self.uses(first, block) == use
+        if use != LEARN:
+            chosen &= self.counting(block)
+        return Part(first + np.flatnonzero(chosen), select_rows(block, chosen))
 
     def weights_of_classes(
         self, classes: Array, intervals: Array, counts: Array
@@ -177,7 +169,7 @@ class Task:
         return dict(zip(map(ranking.plain, classes), weights.tolist(), strict=True))
 
     def blank_model(
-        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: Any
+        self, classes: Array, class_weight: dict[Any, float] | None = None, **more: object
     ) -> Any:
         """Return the model before it has learned anything; refuse parameters that it lacks."""
         known = BY_COMMAND[self.model]
@@ -198,7 +190,7 @@ class Task:
             validate_params(model)
         return model
 
-    def ranges(self, estimator: Any) -> PredictionRanges:
+    def ranges(self, estimator: BaseEstimator) -> PredictionRanges:
         """Return ranges around an estimator, not yet calibrated."""
         if not BY_COMMAND[self.model].has_thresholds:
             raise InputError(f"the model {self.model} has no thresholds: it predicts no ranges")
@@ -509,7 +501,7 @@ class Survey:
         Rows that are kept apart teach nothing, but their cells are checked.
         """
         with table.naming_rows(first):
-            learning = task.uses(first, block).learning
+            learning = task.uses(first, block) == LEARN
             used = task.counting(block)
         labelled = self.counts.add(block, first, table, used, learning)
         with table.naming_rows(first):
@@ -570,8 +562,3 @@ class Survey:
 def select_rows(block: pa.RecordBatch, chosen: Array) -> pa.RecordBatch:
     """Return the rows of a block for which a mask is true."""
     return block if chosen.all() else block.filter(pa.array(chosen))
-
-
-def row_numbers(first: int, chosen: Array) -> Array:
-    """Return the positions in the table of the rows of a block for which a mask is true."""
-    return first + np.flatnonzero(chosen)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import PurePath
-from typing import IO, Any
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -23,6 +23,9 @@ from pril.tables import arrow
 import pyarrow as pa  # after `arrow`, which says what to install if pyarrow is missing
 import pyarrow.compute as pc
 
+if TYPE_CHECKING:
+    from pril.tables.files import TableFile
+
 UTF8 = "utf-8"
 READ_BYTES = 1 << 20  # read from a file at once
 LONGEST_ROW = 1 << 24  # bytes of a row of text, as it is written
@@ -31,12 +34,22 @@ BOM = b"\xef\xbb\xbf"
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # of compressed files, by their suffix
 
 
-def codec_of(file: Any) -> str | None:
+class ByteStream(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return about that many bytes, none at the end."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def codec_of(file: TableFile | PurePath) -> str | None:
     """Return how a file is compressed, by its suffix; None if it is not."""
     return CODECS.get(PurePath(str(file)).suffix.lower())
 
 
-def open_text(file: Any, style: CsvStyle) -> Any:
+def open_text(file: TableFile, style: CsvStyle) -> ByteStream:
     """Open a file, decompressed if its suffix says so, as UTF-8."""
     stream, codec = file.open("rb"), codec_of(file)
     stream = pa.CompressedInputStream(stream, codec) if codec else stream
@@ -75,7 +88,7 @@ def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(parts) + b"\n"
 
 
-def line_blocks(stream: IO[bytes]) -> Iterator[bytes]:
+def line_blocks(stream: ByteStream) -> Iterator[bytes]:
     """Return the bytes of a stream in blocks of whole lines.
 
     A line that is too long is a RowError about the first row after those that were returned.
@@ -101,7 +114,7 @@ def _csv_patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes],
     )
 
 
-def _read_bytes(stream: IO[bytes], size: int, is_header: bool) -> bytes:
+def _read_bytes(stream: ByteStream, size: int, is_header: bool) -> bytes:
     """Read some bytes; if they cannot be decoded, say whether that is in the header."""
     try:
         return stream.read(size)
@@ -110,7 +123,7 @@ def _read_bytes(stream: IO[bytes], size: int, is_header: bool) -> bytes:
         raise RowError("X", 0, reason, hint=error.hint) from None
 
 
-def csv_blocks(stream: IO[bytes], delimiter: str) -> Iterator[bytes]:
+def csv_blocks(stream: ByteStream, delimiter: str) -> Iterator[bytes]:
     """Return the header of a CSV file, then its rows in blocks of whole rows.
 
     pyarrow drops the rows after a quote that nothing closes, and reads "a"b as ab: both are refused
@@ -223,7 +236,7 @@ class Transcoded:
     What cannot be decoded is a RowError about the row after those that were returned.
     """
 
-    def __init__(self, stream: Any, encoding: str) -> None:
+    def __init__(self, stream: ByteStream, encoding: str) -> None:
         self._stream, self._encoding = stream, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._error: str | None = None

@@ -13,7 +13,7 @@ import logging
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,12 +23,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from pril import __version__
-from pril.bases.classifier import rate_rows
+from pril.bases.classifier import OrdinalLearner, rate_rows
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.labels import ranking
-from pril.learners.boosting.features import LEAST
+from pril.learners.boosting.features import LEAST_VALUE
 from pril.metrics import Evaluation
 from pril.online import learning
 from pril.online.linear_engine import Batch
@@ -41,9 +41,12 @@ from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_n
 from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
+    CALIBRATE,
     CALIBRATION_SIZE,
-    Apart,
+    EVALUATE,
+    LEARN,
     EncodedLabels,
+    Part,
     Survey,
     Task,
     choose_columns,
@@ -59,7 +62,7 @@ CACHE_BYTES = 1 << 29  # of cells, features and labels; a larger table is read i
 # --- Rows as the learner takes them --------------------------------------------------------------
 
 
-class Recipe(NamedTuple):
+class RowReader(NamedTuple):
     """How rows of a table become features, labels and weights; known after the survey."""
 
     task: Task
@@ -71,63 +74,67 @@ class Recipe(NamedTuple):
         """The columns to read."""
         return [*self.encoder.feature_names_in_, *self.task.columns]
 
-    def read(
-        self, table: Table, rows: Array, cells: pa.RecordBatch
-    ) -> tuple[Any, ranking.Labels, Array | None]:
-        """Return features, labels and weights of rows, whose positions in the table are given."""
-        with table.naming_rows(rows, self.task.labels.columns):
-            labels = self.labels.read(cells)
-            return self.encoder.transform(cells), labels, self.task.read_weights(cells)
+    def read(self, table: Table, part: Part) -> tuple[Any, ranking.Labels, Array | None]:
+        """Return features, labels and weights of some rows."""
+        with table.naming_rows(part.places, self.task.labels.columns):
+            labels = self.labels.read(part.cells)
+            return self.encoder.transform(part.cells), labels, self.task.read_weights(part.cells)
 
-    def check(self, table: Table, model: Any, apart: Apart) -> Check:
-        """Rate rows that are kept apart."""
-        if not apart.cells.num_rows:
-            return Check()
-        X, y, _ = self.read(table, apart.places, apart.cells)
-        batch, out = read_batch(model, X, y), apart.held_out
-        rank, scores, cut = rate_rows(model, batch.rows)
-        intervals = batch.intervals
-        evaluation = Evaluation.of(intervals[out], rank[out])
-        if self.task.coverage is None:
-            return Check(evaluation)
-        ranges = self.task.ranges(model)
-        return Check(evaluation, Calibration.of(ranges, scores[~out], cut, intervals[~out]))
+    def check(
+        self, table: Table, model: OrdinalLearner, held_out: Part, calibrating: Part
+    ) -> HoldoutResult:
+        """Rate rows that were kept apart."""
+        result = HoldoutResult()
+        if held_out.cells.num_rows:
+            intervals, rank, *_ = self._rate(table, model, held_out)
+            result = result._replace(evaluation=Evaluation.of(intervals, rank))
+        if calibrating.cells.num_rows:
+            intervals, _, scores, cut = self._rate(table, model, calibrating)
+            ranges = self.task.ranges(model)
+            result = result._replace(calibration=Calibration.of(ranges, scores, cut, intervals))
+        return result
+
+    def _rate(self, table: Table, model: OrdinalLearner, part: Part) -> tuple[Array, ...]:
+        """Return the labels of some rows, and what the model says of them."""
+        features, labels, _ = self.read(table, part)
+        batch = read_batch(model, features, labels)
+        return batch.intervals, *rate_rows(model, batch.rows)
 
 
-class Check(NamedTuple):
+class HoldoutResult(NamedTuple):
     """How good a model is on rows kept apart, and what calibrates its ranges; it adds up."""
 
     evaluation: Evaluation = Evaluation()
     calibration: Calibration = Calibration.none()
 
-    def merge(self, other: Check) -> Check:
+    def merge(self, other: HoldoutResult) -> HoldoutResult:
         """Return what holds for the rows of both."""
         calibration = self.calibration.merge(other.calibration)
-        return Check(self.evaluation + other.evaluation, calibration)
+        return HoldoutResult(self.evaluation + other.evaluation, calibration)
 
 
-class Prepared(NamedTuple):
-    """Rows of a table as the learner takes them, by what they are for."""
+class ReadBlock(NamedTuple):
+    """A block of a table as the learner takes it, and its rows that are kept apart."""
 
     num_rows: int  # the name is Arrow's
     places: Array  # of the rows to learn from, in the table
     learning: Batch
-    apart: Apart
+    apart: tuple[Part, Part]  # to evaluate, to calibrate
 
     @property
     def nbytes(self) -> int:
-        """How much memory they take."""
-        return self.learning.nbytes + int(self.apart.cells.nbytes)
+        """How much memory it takes."""
+        return self.learning.nbytes + sum(int(part.cells.nbytes) for part in self.apart)
 
 
-class Kept:
+class BlockCache:
     """Blocks kept in memory: all of them, or none if they need too much."""
 
     def __init__(self) -> None:
         self.blocks: deque[tuple[int, Any]] = deque()
         self._size, self._rows, self._fits = 0, 0, True
 
-    def add(self, first: int, block: Any, n_rows: int | None) -> None:
+    def add(self, first: int, block: pa.RecordBatch | ReadBlock, n_rows: int | None) -> None:
         """Keep a block, unless the whole table, judged by its rows so far, would take too much."""
         self._size, self._fits = self._size + block.nbytes, self._fits and first == self._rows
         self._rows = first + block.num_rows
@@ -138,21 +145,30 @@ class Kept:
             self.blocks.clear()
 
 
-def rows_to_learn(task: Task, blocks: Iterable[tuple[int, Any]]) -> tuple[Array, pa.RecordBatch]:
-    """Return the rows of all blocks that are to be learned: their positions, and their cells."""
-    places, cells = zip(*(task.to_learn(first, block) for first, block in blocks), strict=True)
-    return np.concatenate(places), one_batch(pa.Table.from_batches(cells))
+def parts_apart(task: Task, first: int, block: pa.RecordBatch) -> tuple[Part, Part]:
+    """Return the rows of a block that evaluate the model, and those that calibrate it."""
+    return task.part(EVALUATE, first, block), task.part(CALIBRATE, first, block)
+
+
+def rows_to_learn(task: Task, blocks: Iterable[tuple[int, pa.RecordBatch]]) -> Part:
+    """Return the rows of all blocks that are to be learned."""
+    places, cells = zip(*(task.part(LEARN, first, block) for first, block in blocks), strict=True)
+    return Part(np.concatenate(places), one_batch(pa.Table.from_batches(cells)))
 
 
 # --- The run -------------------------------------------------------------------------------------
 
 
 class Run:
-    """One run over a table: survey, learning, a check on rows kept apart. Its `Way` says how."""
+    """One run over a table: a survey, passes row by row, a check on rows kept apart.
 
-    def __init__(self, table: Table, task: Task, progress: Watcher, way: Way | None = None) -> None:
+    Other runs survey, learn or check in another way.
+    """
+
+    most_kept = math.inf  # rows to learn from; of a larger table, the survey keeps no cells
+
+    def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
         self.table, self.task, self.progress = table, task, progress
-        self.way = Way() if way is None else way
         table.read_as([*task.text, *filter(None, [task.groups])])
         if (cells := CELLS.get(type(task.labels), NUMBER)) != NUMBER:
             table.read_as(task.labels.columns, cells)
@@ -169,10 +185,10 @@ class Run:
         self.row = 0  # where the pass stands
         self.done = 0  # rows read in all passes
         self.mistakes = 0  # before this pass
-        self.partly: dict[str, Any] = {}  # what a way has learned so far, beside the model
-        self.check = Check()
+        self.partly: dict[str, Any] = {}  # what was learned so far, beside the model
+        self.held_out = HoldoutResult()
         self.checkpoint: Checkpoint | None = None
-        self.cells, self._prepared = Kept(), Kept()
+        self.cells, self._read = BlockCache(), BlockCache()
 
     def __call__(self, checkpoint: Checkpoint | None = None) -> Pipeline | PredictionRanges:
         """Start, or go on from the checkpoint; return the model."""
@@ -181,14 +197,14 @@ class Run:
             checkpoint.origin = self.origin()
             self._restore(checkpoint.restore())
         if self.phase == "survey":
-            self.way.survey(self)
+            self.survey_table()
             self.begin_learning()
         if self.phase == "learn":
-            self.way.learn(self)
+            self.learn()
             self.phase = "done"
         self.checkpoint = None
         if self.task.keeps_rows_apart:
-            self.check = self.way.check(self)
+            self.held_out = self.check_table()
         fitted = self.pipeline()
         if self.task.coverage is None:
             return fitted
@@ -197,7 +213,7 @@ class Run:
 
     def _calibration(self) -> Calibration:
         """Return what calibrates the ranges; warn if only rows do whose raters agree."""
-        rows = self.check.calibration
+        rows = self.held_out.calibration
         n, n_others = len(rows.distance), len(rows.others)
         labels = self.task.labels
         if n_others == 0 or not isinstance(labels, Votes) or labels.trim >= MEDIAN:
@@ -216,10 +232,10 @@ class Run:
         ):
             cells = self.survey.add(self.table, self.task, first, block)
             self.survey.counts.check_number(self.table)
-            if self.survey.not_apart <= self.way.most_kept:
+            if self.survey.not_apart <= self.most_kept:
                 self.cells.add(first, cells, self.table.n_rows)
             else:
-                self.cells = Kept()
+                self.cells = BlockCache()
 
     def begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
@@ -254,7 +270,7 @@ class Run:
         encoder = self.survey.encoder
         largest = np.maximum(-encoder.moments_.low, encoder.moments_.high)
         for name, size in zip(encoder.numbers_, largest, strict=True):
-            if 0.0 < size < LEAST:
+            if 0.0 < size < LEAST_VALUE:
                 reason = f"no number in the column {name!r} is larger than {size}"
                 raise TableError(
                     f"{self.table.name}: {reason}, too small to learn from: multiply them"
@@ -263,7 +279,7 @@ class Run:
         model = self.task.blank_model(classes, weights, categorical_features=words)
         return model.set_params(monotonic_cst=self._constraints(model.monotonic_cst))
 
-    def _constraints(self, asked: Any) -> list[int] | None:
+    def _constraints(self, asked: object) -> list[int] | None:
         """Return the constraints of the features, given by the names of columns."""
         if asked is None:
             return None
@@ -323,7 +339,7 @@ class Run:
 
     # --- Passes ---
 
-    def learn_passes(self) -> None:
+    def learn(self) -> None:
         """Make passes, row by row."""
         epochs, perfect = self.task.epochs, False
         while self.epoch < epochs and not perfect:
@@ -339,53 +355,54 @@ class Run:
         reason = "no mistake in the last one" if perfect else "as many as asked for"
         log.info("passes: %d, %s", self.epoch, reason)
 
-    def check_table(self) -> Check:
+    def check_table(self) -> HoldoutResult:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
-        self.row, check, recipe = 0, Check(), self.recipe
-        kept = self._prepared.blocks
-        blocks: Iterable[tuple[int, Any]] = kept or self.read_cells(recipe.columns)
+        self.row, result, reader = 0, HoldoutResult(), self.reader
+        kept = self._read.blocks
+        blocks: Iterable[tuple[int, Any]] = kept or self.read_cells(reader.columns)
         for first, block in self.tracked("evaluating", blocks):
-            apart = block.apart if kept else self.task.apart(first, block)
-            check = check.merge(recipe.check(self.table, self.model, apart))
-        return check
+            apart = block.apart if kept else parts_apart(self.task, first, block)
+            result = result.merge(reader.check(self.table, self.model, *apart))
+        return result
 
     def pipeline(self) -> Pipeline:
         """Return the encoder and the model."""
         return Pipeline([("columns", self.survey.encoder), ("model", self.model)])
 
     @property
-    def recipe(self) -> Recipe:
+    def reader(self) -> RowReader:
         """How rows become features, labels and weights."""
-        return Recipe(self.task, self.labels, self.survey.encoder)
+        return RowReader(self.task, self.labels, self.survey.encoder)
 
-    def blocks(self, *, again: bool) -> Iterator[tuple[int, Prepared]]:
+    def blocks(self, *, again: bool) -> Iterator[tuple[int, ReadBlock]]:
         """Return the first row of each block, and the block, from where the pass stands.
 
         A small table is read and checked once, and kept in memory if it is needed `again`.
         """
-        if self._prepared.blocks:
-            yield from self._prepared.blocks
+        if self._read.blocks:
+            yield from self._read.blocks
             return
-        kept, recipe = Kept(), self.recipe
-        for first, cells in self.read_cells(recipe.columns):
-            block = self._prepare(recipe, first, cells)
+        kept, reader = BlockCache(), self.reader
+        for first, cells in self.read_cells(reader.columns):
+            part = self.task.part(LEARN, first, cells)
+            X, y, weights = reader.read(self.table, part)
+            with self.table.naming_rows(part.places, self.task.labels.columns):
+                batch = learning.prepare(self.model, X, y, None, weights)
+            apart = parts_apart(self.task, first, cells)
+            block = ReadBlock(cells.num_rows, part.places, batch, apart)
             if again:
                 kept.add(first, block, self.survey.rows)
             yield first, block
-        self._prepared = kept
+        self._read = kept
         if again:
             said = "rows are kept" if kept.blocks else "rows are read again"
             log.info("memory: %s (%d MB at most)", said, CACHE_BYTES >> 20)
 
-    def gather(self) -> tuple[Array, Any, ranking.Labels, Array | None, Array | None]:
-        """Return all rows to learn from, in memory.
-
-        These are their positions in the table, their features, labels, weights and groups.
-        """
-        recipe = self.recipe
-        blocks = self.tracked("reading", self.read_cells(recipe.columns))
-        places, cells = rows_to_learn(self.task, blocks)
-        return places, *recipe.read(self.table, places, cells), self.task.read_groups(cells)
+    def gather(self) -> tuple[Part, Any, ranking.Labels, Array | None]:
+        """Return all rows to learn from, in memory, with their features, labels and weights."""
+        reader = self.reader
+        part = rows_to_learn(self.task, self.tracked("reading", self.read_cells(reader.columns)))
+        return part, *reader.read(self.table, part)
 
     def read_cells(self, columns: list[str]) -> Blocks:
         """Return the blocks that the survey has kept, and drop them; or read them again."""
@@ -393,14 +410,6 @@ class Run:
             yield from self.table.blocks(columns, self.row)
         while self.cells.blocks:
             yield self.cells.blocks.popleft()
-
-    def _prepare(self, recipe: Recipe, first: int, cells: pa.RecordBatch) -> Prepared:
-        """Return a block of the table as the learner takes it."""
-        places, rows = self.task.to_learn(first, cells)
-        X, y, weights = recipe.read(self.table, places, rows)
-        with self.table.naming_rows(places, self.task.labels.columns):
-            batch = learning.prepare(self.model, X, y, None, weights)
-        return Prepared(cells.num_rows, places, batch, self.task.apart(first, cells))
 
     def tracked(
         self, name: str, blocks: Iterable[tuple[int, Any]], *, keeping: bool = True
@@ -454,7 +463,7 @@ class Run:
 
         It holds only what JSON has: the command prints it, and the model file keeps it.
         """
-        task, encoder, check = self.task, self.survey.encoder, self.check
+        task, encoder, result = self.task, self.survey.encoder, self.held_out
         _, order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
         options = {name: value for name, value in task.to_dict().items() if name != "labels"}
@@ -473,15 +482,15 @@ class Run:
             **self.survey.counts.describe(ranks, counts, order),
             **self._work(),
             "learned_rows": self.survey.rows_to_learn,
-            "holdout": check.evaluation.to_dict(order) if task.holdout else None,
+            "holdout": result.evaluation.to_dict(order) if task.holdout else None,
             "ranges": None
             if task.coverage is None
             else {
                 "coverage": task.coverage,
                 "guarantee": task.guarantee,
                 "by": task.by,
-                "calibration_rows": len(check.calibration.distance),
-                "other_rows": len(check.calibration.others),  # whose label is a range
+                "calibration_rows": len(result.calibration.distance),
+                "other_rows": len(result.calibration.others),  # whose label is a range
             },
             "options": options,
         }
@@ -496,12 +505,3 @@ class Run:
         else:
             return {"passes": self.epoch, "mistakes": model.n_mistakes_}
         return {"passes": None, "mistakes": None, **work}
-
-
-class Way(NamedTuple):
-    """How a run surveys its table, learns, and checks the model; here in passes, row by row."""
-
-    learn: Callable[[Run], None] = Run.learn_passes
-    survey: Callable[[Run], None] = Run.survey_table
-    check: Callable[[Run], Check] = Run.check_table
-    most_kept: float = math.inf  # rows to learn from; of a larger table, no cells are kept

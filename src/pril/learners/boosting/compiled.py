@@ -1,20 +1,20 @@
 """The compiled passes of `OrderedBoosting`: what labels say of scores, and scores of rows.
 
-Ranks are 0..K-1. The kinds of labels that occur are numbered; row i has kind ``group[i]``. Cut k is
-the threshold below class k. The chances M of labels are those of `pril.likelihood`: kind u has them
-from number ``first[u]`` on, one for each of its classes, or none if ``first[u]`` is -1.
+Ranks are 0..K-1. The kinds of labels that occur are numbered. Cut k is the threshold below class k;
+those at both ends are infinite.
 """
 
 from __future__ import annotations
 
-from math import exp, expm1, inf, isfinite, isnan, log
-from typing import Any, NamedTuple
+from math import exp, inf, isfinite, isnan, log
+from typing import NamedTuple
 
 import numpy as np
 
+from pril.core.arrays import Array
 from pril.online.code_cache import alone, cached, part_of_loop
 
-compiled: Any = cached(nogil=True, error_model="numpy")
+compiled = cached(nogil=True, error_model="numpy")
 
 MOST_EDGES = 127  # between the bins of a feature; one less than a power of two
 LEAST_HESSIAN = 1e-6
@@ -31,14 +31,28 @@ MISSING_RIGHT, MISSING_LEFT, SET = 0, 1, 2  # kinds of splits
 FEW_ROWS = 10  # walk down the trees: comparing many rows at once takes longer
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """What is known of each row beside its features."""
 
-    ends: Any  # (kinds, 2), the lowest and the highest rank of each kind of label
-    first: Any  # (kinds,), the first of its chances; -1 if they are alike
-    group: Any  # (n,), the kind of a row's range
-    weight: Any  # (n,)
-    fold: Any  # (n,)
+    kind: Array  # (n,), of its label
+    weight: Array  # (n,)
+    fold: Array  # (n,)
+
+
+class Labels(NamedTuple):
+    """What kinds of labels say of scores, given thresholds and chances.
+
+    A kind has one cell for each of its classes, between two cuts; or a single one for all of them,
+    if their chances are alike. Of several models, `odds` and `gap` have one more axis, the first.
+    """
+
+    cuts: Array  # (kinds, m), ascending; the last one of a kind is repeated
+    n_cuts: Array  # (kinds,)
+    odds: Array  # (K + 1,), exp(-cut)
+    gap: Array  # (kinds, m - 1), 1 - exp(cut - next cut), of each cell
+    chance: Array  # (kinds, m - 1), of being given this kind of label
+    first: Array  # (kinds,), the number of the first cell of a kind, of those of which
+    n_cells: Array  # (kinds,) there are so many in a kind: none, if chances are alike
 
 
 # --- Features ---
@@ -117,186 +131,118 @@ def sides(x):
 
 
 @compiled
-def fill_gradients(e, start, left_out, odds, M, rows, haste, gradient, hessian):
-    """Write the gradients of rows, those of one fold as 0.
+def fill_gradients(e, start, left_out, rows, labels, boldness, gradient, hessian):
+    """Write the gradients of rows, those of one fold as 0: expected over the cells of a label.
 
-    The rows begin at number `start`; `e` is exp(score) of each, and `odds` are exp(-cut). Haste is
-    what the learning rate is multiplied by and the l2 penalty divided by.
+    The rows begin at number `start`; `e` is exp(score) of each. The learning rate is multiplied by
+    `boldness`, and the l2 penalty divided by it.
     """
-    ends, first, group, weight, fold = rows
+    kind, weight, fold = rows
+    cuts, n_cuts, odds, gap, chance, _, _ = labels
     for t in range(len(e)):
         i = start + t
-        w = 0.0 if fold[i] == left_out else weight[i] * haste
-        u = group[i]
-        low, high = ends[u, 0], ends[u, 1]
-        a, above = sides(e[t] * odds[low])
-        b, over = sides(e[t] * odds[high + 1])
-        g, h = over - a, a * above + b * over
-        if first[u] >= 0:  # expected over the classes of the label
-            z = g = h = 0.0
-            for y in range(low, high + 1):
-                b, over = sides(e[t] * odds[y + 1])
-                r = M[first[u] + y - low] * max(b * above - a * over, 0.0)
-                z += r
-                g += r * (over - a)
-                h += r * (a * above + b * over)
-                a, above = b, over
-            z = max(z, LEAST_LIKELIHOOD)
-            g, h = g / z, h / z
-        gradient[i] = w * haste * g
-        hessian[i] = w * max(h, LEAST_HESSIAN)
+        u = kind[i]
+        z = g = h = 0.0
+        a, above = sides(e[t] * odds[cuts[u, 0]])
+        for c in range(n_cuts[u] - 1):
+            b, over = sides(e[t] * odds[cuts[u, c + 1]])
+            p = chance[u, c] * gap[u, c] * b * above
+            z += p
+            g += p * (over - a)
+            h += p * (a * above + b * over)
+            a, above = b, over
+        z = max(z, LEAST_LIKELIHOOD)
+        w = 0.0 if fold[i] == left_out else weight[i] * boldness
+        gradient[i] = w * boldness * g / z
+        hessian[i] = w * max(h / z, LEAST_HESSIAN)
+
+
+@part_of_loop
+def look(e, u, labels, density, tilt, by_cell):
+    """Return the likelihood of a label of kind u, where exp(score) is e.
+
+    Write the densities at its cuts, by what these change if the score does, and the probabilities
+    of its cells.
+    """
+    cuts, n_cuts, odds, gap, chance, _, _ = labels
+    z = last_above = 0.0
+    for c in range(n_cuts[u]):
+        below, above = sides(e * odds[cuts[u, c]])
+        density[c], tilt[c] = below * above, above - below
+        if c > 0:
+            by_cell[c - 1] = gap[u, c - 1] * below * last_above
+            z += chance[u, c - 1] * by_cell[c - 1]
+        last_above = above
+    return max(z, LEAST_LIKELIHOOD)
 
 
 @compiled
-def write_slopes(scores, cuts, rows, is_out, M, value, slope, by_cut):
+def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
     """Write the log-likelihood of several models, and its derivatives.
 
-    Model j has the scores ``scores[:, j]`` and the cuts ``cuts[j]``, of which the outer ones are
-    infinite; it leaves out the folds of which ``is_out[j]`` is true. Derivatives are by each score,
-    and by the cuts, which are zeros at first. If chances are alike, a likelihood is a product,
-    right in both tails.
+    Model j has the scores of which ``e[j]`` are the exponentials; it leaves out the folds of which
+    ``is_out[j]`` is true. Derivatives are by each score, and by the cuts. All are zeros at first.
     """
-    ends, first, group, weight, fold = rows
-    n_models = len(cuts)
-    width, pull = np.empty((n_models, len(ends))), np.empty((n_models, len(ends)))
-    for j in range(n_models):
-        value[j] = 0.0
-        for u in range(len(ends)):
-            gap = cuts[j, ends[u, 1] + 1] - cuts[j, ends[u, 0]]
-            width[j, u] = log(-expm1(-gap))
-            pull[j, u] = 1.0 / expm1(gap) if gap < 700.0 else 0.0
-    for i in range(len(scores)):
-        u = group[i]
-        low, high = ends[u, 0], ends[u, 1]
-        for j in range(n_models):
-            slope[i, j] = 0.0
-            w = weight[i]
-            if w == 0.0 or (fold[i] >= 0 and is_out[j, fold[i]]):
+    kind, weight, fold = rows
+    cuts, n_cuts, odds, gap, chance, first, n_cells = labels
+    room = np.empty((3, cuts.shape[1]))
+    density = room[0]
+    for j in range(len(e)):
+        own = Labels(cuts, n_cuts, odds[j], gap[j], chance, first, n_cells)
+        for i in range(len(kind)):
+            if fold[i] >= 0 and is_out[j, fold[i]]:
                 continue
-            f = scores[i, j]
-            if first[u] < 0:
-                c, d = f - cuts[j, low], f - cuts[j, high + 1]
-                p, q = exp(-abs(c)), exp(-abs(d))
-                log_z = width[j, u] + min(c, 0.0) - max(d, 0.0) - log((1.0 + p) * (1.0 + q))
-                below = (p if c > 0.0 else 1.0) / (1.0 + p)
-                over = (1.0 if d > 0.0 else q) / (1.0 + q)
-                value[j] += w * log_z
-                slope[i, j] = w * (below - over)
-                by_cut[j, low] -= w * (below + pull[j, u])
-                by_cut[j, high + 1] += w * (over + pull[j, u])
-                continue
-            z = 0.0
-            a, above = sides(exp(f - cuts[j, low]))
-            for y in range(low, high + 1):
-                b, over = sides(exp(f - cuts[j, y + 1]))
-                z += M[first[u] + y - low] * b * above * -expm1(cuts[j, y] - cuts[j, y + 1])
-                a, above = b, over
-            z = max(z, LEAST_LIKELIHOOD)
-            value[j] += w * log(z)
-            last, total = 0.0, 0.0
-            for k in range(low, high + 2):
-                a, above = sides(exp(f - cuts[j, k]))
-                own = M[first[u] + k - low] if k <= high else 0.0
-                added = w * (last - own) * a * above / z
-                by_cut[j, k] += added
-                total += added
-                last = own
-            slope[i, j] = -total
-
-
-class Cuts(NamedTuple):
-    """Thresholds and chances, and what follows from them: see `cuts_of`."""
-
-    odds: Any  # (K + 1,), exp(-cut)
-    gaps: Any  # (K,), 1 - exp(cut - next cut), of each class
-    widths: Any  # (kinds,), the same from end to end of each kind
-    M: Any
-
-
-def cuts_of(theta: Any, M: Any, ends: Any) -> Cuts:
-    """Return the cuts of thresholds and chances."""
-    cut = np.concatenate([[-np.inf], theta, [np.inf]])
-    gaps = -np.expm1(cut[:-1] - cut[1:])
-    return Cuts(np.exp(-cut), gaps, -np.expm1(cut[ends[:, 0]] - cut[ends[:, 1] + 1]), M)
+            u, last = kind[i], 0.0
+            z = look(e[j, i], u, own, density, room[1], room[2])
+            value[j] += weight[i] * log(z)
+            for c in range(n_cuts[u]):
+                above = chance[u, c] if c < n_cuts[u] - 1 else 0.0
+                change = weight[i] * (last - above) * density[c] / z
+                by_cut[j, cuts[u, c]] += change
+                slope[j, i] -= change
+                last = above
 
 
 @compiled
-def write_likelihoods(e, group, ends, first, cuts, z):
-    """Write the likelihood of rows; e is exp(score) of each."""
-    odds, gaps, widths, M = cuts
-    for i in range(len(e)):
-        u = group[i]
-        low, high = ends[u, 0], ends[u, 1]
-        _, above = sides(e[i] * odds[low])
-        if first[u] < 0:
-            below, _ = sides(e[i] * odds[high + 1])
-            z[i] = below * above * widths[u]
-            continue
-        z[i] = 0.0
-        for y in range(low, high + 1):
-            below, over = sides(e[i] * odds[y + 1])
-            z[i] += M[first[u] + y - low] * below * above * gaps[y]
-            above = over
-
-
-@compiled
-def add_kind_sums(Z, e, group, weight, ends, first, cuts, z_of, sums):
-    """Write the likelihood of rows with features Z, and add what they say; e is exp(score) of each.
+def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, outer, second, mixed):
+    """Add what rows with features Z say; e is exp(score) of each. Return the log-likelihood.
 
     The sums are those of `pril.likelihood.sums.KindSums`.
     """
-    by_w, by_ww, by_w_local, first_sums, outer, second, mixed = sums
-    odds, gaps, widths, M = cuts
-    m, d, n_all = second.shape[1], Z.shape[1], len(odds)
+    cuts, n_all, m, value = labels.cuts, len(labels.odds), second.shape[1], 0.0
     place, part = np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
-    tilt, density = np.empty(m), np.empty(m)
+    room = np.empty((3, m))
+    density, tilt, by_cell = room[0], room[1], room[2]
     for i in range(len(e)):
-        u, w = group[i], weight[i]
-        low, high = ends[u, 0], ends[u, 1]
-        varies = first[u] >= 0
-        n_cuts = high - low + 2 if varies else 2
-        z, n, last_above = 0.0, n_cuts, 0.0
+        u, w, last, whole, curve = kind[i], weight[i], 0.0, 0.0, 0.0
+        n_cuts, n_cells = labels.n_cuts[u], labels.n_cells[u]
+        z = look(e[i], u, labels, density, tilt, by_cell)
+        value += w * log(z)
         for c in range(n_cuts):
-            below, above = sides(e[i] * odds[low + c if varies else (low, high + 1)[c]])
-            density[c], tilt[c], place[c] = below * above, above - below, c
-            if c > 0:
-                p = below * last_above * (gaps[low + c - 1] if varies else widths[u])
-                part[n_cuts + c - 1] = p
-                z += p * (M[first[u] + c - 1] if varies else 1.0)
-            last_above = above
-        z_of[i] = z = max(z, LEAST_LIKELIHOOD)
-        last = 0.0
-        for c in range(n_cuts):
-            own = 0.0 if c == n_cuts - 1 else M[first[u] + c] if varies else 1.0
-            part[c] = (last - own) * density[c] / z
-            second[u, c] += w * part[c] * tilt[c]
-            last = own
-        if varies:
-            n = 2 * n_cuts - 1
-            for c in range(n_cuts):
-                mixed[u, c] += w * density[c] / z
-            for c in range(n_cuts - 1):
-                part[n_cuts + c] /= z
-                place[n_cuts + c] = m + c
-        whole = curve = 0.0
-        for c in range(n_cuts):
+            above = labels.chance[u, c] if c < n_cuts - 1 else 0.0
+            place[c], part[c] = c, (last - above) * density[c] / z
             whole += part[c]
             curve -= part[c] * tilt[c]
-        curve += whole * whole
-        for j in range(d):
-            by_w[j] -= Z[i, j] * w * whole
-            for k in range(d):
-                by_ww[j, k] += Z[i, j] * Z[i, k] * w * curve
+            second[u, c] += w * part[c] * tilt[c]
+            mixed[u, c] += w * density[c] / z if n_cells > 0 else 0.0
+            last = above
+        for c in range(n_cells):
+            place[n_cuts + c], part[n_cuts + c] = m + c, by_cell[c] / z
+        for j in range(len(by_w)):
+            x = w * Z[i, j]
+            by_w[j] -= x * whole
+            for k in range(len(by_w)):
+                by_ww[j, k] += x * Z[i, k] * (curve + whole * whole)
             for c in range(n_cuts):
-                k = low + c if varies else (low, high + 1)[c]
-                by_w_local[j, k] += Z[i, j] * w * part[c] * (tilt[c] - whole)
-            for c in range(n - n_cuts):
+                by_w_local[j, cuts[u, c]] += x * part[c] * (tilt[c] - whole)
+            for c in range(n_cells):
                 change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
-                by_w_local[j, n_all + first[u] + c] += Z[i, j] * w * change
-        for a in range(n):
-            first_sums[u, place[a]] += w * part[a]
-            for b in range(a, n):
+                by_w_local[j, n_all + labels.first[u] + c] += x * change
+        for a in range(n_cuts + n_cells):
+            first[u, place[a]] += w * part[a]
+            for b in range(a, n_cuts + n_cells):
                 outer[u, place[a], place[b]] += w * part[a] * part[b]
+    return value
 
 
 # --- Scores ---
@@ -309,19 +255,19 @@ class Forest(NamedTuple):
     in the words from number `value` on. A tree has one leaf more than splits.
     """
 
-    mean: Any  # (features,)
-    slope: Any  # (features,)
-    width: Any  # (features,), what a unit of each feature adds to the distance from a landmark
-    landmarks: Any  # (landmarks, features), rows from which the mean was taken, times width
-    similarity: Any  # (landmarks,), what a row at a landmark adds to the score
-    size: Any  # (trees,), splits of each tree
-    feature: Any  # (splits,)
-    value: Any  # (splits,)
-    kind: Any  # (splits,)
-    begin: Any  # (splits,), the first leaf on the left
-    end: Any  # (splits,), the first leaf on the right
-    leaf: Any  # (splits + trees,), what a leaf adds to the score
-    words: Any  # category c is in a set if bit c % 32 of its word c // 32 is set
+    mean: Array  # (features,)
+    slope: Array  # (features,)
+    width: Array  # (features,), what a unit of each feature adds to the distance from a landmark
+    landmarks: Array  # (landmarks, features), rows from which the mean was taken, times width
+    similarity: Array  # (landmarks,), what a row at a landmark adds to the score
+    size: Array  # (trees,), splits of each tree
+    feature: Array  # (splits,)
+    value: Array  # (splits,)
+    kind: Array  # (splits,)
+    begin: Array  # (splits,), the first leaf on the left
+    end: Array  # (splits,), the first leaf on the right
+    leaf: Array  # (splits + trees,), what a leaf adds to the score
+    words: Array  # category c is in a set if bit c % 32 of its word c // 32 is set
 
 
 # --- Scores of rows ---
@@ -465,12 +411,12 @@ class SortedSplits(NamedTuple):
     all leaves that it does not reach. Trees have at most 64 leaves.
     """
 
-    feature: Any  # (groups,)
-    kind: Any  # (groups,)
-    start: Any  # (groups + 1,), the first split of each group
-    value: Any  # (splits,)
-    tree: Any  # (splits,)
-    keep: Any  # (splits,), bit i is 0 if leaf i of the tree is left of the split
+    feature: Array  # (groups,)
+    kind: Array  # (groups,)
+    start: Array  # (groups + 1,), the first split of each group
+    value: Array  # (splits,)
+    tree: Array  # (splits,)
+    keep: Array  # (splits,), bit i is 0 if leaf i of the tree is left of the split
 
     @classmethod
     def of(cls, forest: Forest) -> SortedSplits:

@@ -7,7 +7,8 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -16,24 +17,29 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.errors import InputError
 from pril.learners.boosting import held_out
-from pril.learners.boosting.compiled import Forest, Rows
+from pril.learners.boosting.compiled import Forest, LabelledRows
 from pril.learners.boosting.features import Bins, find_constraints, scaled, unscaled
-from pril.learners.boosting.folds import Fold, Home, Plan, Source, Threads, parameters_of
+from pril.learners.boosting.folds import Fold, FoldRunner, Plan, Source, parameters_of
 from pril.learners.boosting.forest_engine import BoostedTrees, background_size, read_trees
-from pril.learners.boosting.held_out import Chosen
-from pril.learners.boosting.starts import Start, View, cross, learn_starts
+from pril.learners.boosting.held_out import Labelling
+from pril.learners.boosting.starts import FoldModels, View, cross, learn_starts
 from pril.likelihood.chosen import Choice
-from pril.likelihood.fitting import Settings
+from pril.likelihood.fitting import FitSettings
+from pril.likelihood.mechanisms import Random
+
+if TYPE_CHECKING:
+    from pril.learners.ordered_boosting import OrderedBoosting
 
 PROGRESS_SECONDS = 2.0
 MOST_SAMPLED = 200_000  # rows that the starts and the bins are learned from
 MANY_ROWS = 10_000  # from here on, four folds are as good as eight, in half the time
+MIX_ALPHA = 0.03  # the penalty of weights of starts
 LEAST_GAIN = 1e-6  # by which the held-out loss of a better round is lower
-# After so many rounds, boosters that still improve are half as careful: the learning rate is twice
-# the first one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
-HALF_AS_CAREFUL = 50
+# After so many rounds, boosters that still improve are bolder: the learning rate is twice the first
+# one, l2_regularization and the least hessian of a leaf are half of theirs; and so on.
+ROUNDS_TO_DOUBLE_RATE = 50
 # With many rows, trees are sure enough of themselves to begin with a higher learning rate.
-HASTY_ROWS, FIRST_HASTE = 100_000, 1.5
+BOLD_ROWS, FIRST_BOLDNESS = 100_000, 1.5
 
 
 class Rounds:
@@ -92,11 +98,11 @@ def print_rounds() -> Watch:
     return watch
 
 
-class Beginning(NamedTuple):
+class Start(NamedTuple):
     """What is known before the first tree, beside the plan of the folds."""
 
     n_rows: int
-    known: Chosen
+    labelling: Labelling
     weights: Array  # (kinds,), of the labels
     arrays: dict[str, Array]  # of the forest
     centre: float  # of the thresholds
@@ -104,12 +110,12 @@ class Beginning(NamedTuple):
     background: Array
 
 
-class Grown(NamedTuple):
-    """Trees, and what was known when the last of them had grown."""
+class Trees(NamedTuple):
+    """Trees, and the labelling of the best round."""
 
     rounds: Rounds
-    known: Chosen
-    trees: list[list[str]]  # of each fold, in LightGBM's text
+    labelling: Labelling
+    texts: list[list[str]]  # of each fold, in LightGBM's text
 
 
 def folds_for(asked: int | str, n_rows: int) -> int:
@@ -121,15 +127,15 @@ def split(groups: Array | None, asked: int | str, order: Array) -> tuple[int, Ar
     """Return the number of folds, and the fold of each row."""
     n = len(order)
     n_folds = folds_for(asked, n)
-    parts, found = n, f"only {n} rows have a label"
+    parts, reason = n, f"only {n} rows have a label"
     if groups is not None:
         _, groups = np.unique(groups, return_inverse=True)  # rows without a label are left out
         parts = int(groups.max()) + 1
-        found = f"the rows with a label are of only {parts} groups"
+        reason = f"the rows with a label are of only {parts} groups"
     if parts < 2:
         raise InputError("groups: all rows with a label are of one group, and 2 are needed")
     if parts < n_folds:
-        warnings.warn(f"n_folds={n_folds}, but {found}: each is a fold", stacklevel=7)
+        warnings.warn(f"n_folds={n_folds}, but {reason}: each is a fold", stacklevel=7)
         n_folds = parts
     if groups is not None:
         return n_folds, spread_groups(groups, n_folds, order)
@@ -156,14 +162,13 @@ def spread_groups(groups: Array, n_folds: int, order: Array) -> Array:
 
 
 def make_plan(
-    model: Any,
+    model: OrderedBoosting,
     source: Source,
     intervals: Array,
     weight: Array,
     groups: Array | None,
-    rng: Any,
-    threads: Threads,
-) -> tuple[Plan, Beginning]:
+    rng: np.random.RandomState,
+) -> tuple[Plan, Start]:
     """Learn from a sample of the rows what folds begin with.
 
     The model knows its parameters, classes, categories and features. Intervals are the labels as
@@ -171,40 +176,33 @@ def make_plan(
     """
     n_classes, n = len(model.order_), source.n_rows
     signs = find_constraints(model.monotonic_cst, model)
-    kinds, group = Kinds.of(intervals, n_classes)
+    kinds, kind = Kinds.of(intervals, n_classes)
     order = rng.permutation(n)
     n_folds, fold = split(groups, model.n_folds, order)
-    alike = np.full(len(kinds.ends), -1)
-    rows = Rows(kinds.ends, alike, group.astype(np.int32), weight.astype(np.float32), fold)
+    rows = LabelledRows(kind.astype(np.int32), weight.astype(np.float32), fold)
     order, is_whole = order[:MOST_SAMPLED], n <= MOST_SAMPLED
     some = np.sort(order)
     sample, order = source.take(some), np.searchsorted(some, order)
-    there = rows if is_whole else Rows(kinds.ends, alike, *(part[some] for part in rows[2:]))
+    there = rows if is_whole else LabelledRows(*(part[some] for part in rows))
 
     categorical = [int(k) for k in model.categories_]
     X, exponents = scaled(sample, getattr(model, "feature_names_in_", None))
     view = View.of(X, categorical, signs, order, n_folds)
-    asked = Settings(held_out.MIX_ALPHA, float(model.trust), model.coarsening)
-    learn, every = partial(learn_starts, view, kinds=kinds, n_folds=n_folds), np.arange(len(some))
-
-    def mixed_by(starts: list[Start], known: Chosen | None) -> tuple[Array, Chosen]:
-        scores = np.column_stack([start.scores[there.fold, every] for start in starts])
-        weight = there.weight.astype(np.float64)
-        return held_out.mix(scores.astype(np.float64), there.group, weight, kinds, asked, known)
-
-    starts, learned = learn(rows=there, M=np.empty(0), begun=[])
-    mix, known = mixed_by(starts, None)
-    if not known.is_random:
-        assumed = known.without_direction()
-        there = there._replace(first=known.first)
-        starts, learned = learn(rows=there, M=assumed.chances, begun=learned)
-        mix, known = mixed_by(starts, known)
+    asked = FitSettings(MIX_ALPHA, float(model.trust), model.coarsening)
+    learn = partial(learn_starts, view, there, n_folds)
+    starts, learned = learn(Random(kinds).cells, np.empty(0), [])
+    mix, labelling = held_out.mix(scores_of_folds(starts, there.fold), there, kinds, asked)
+    if not labelling.is_random:
+        chances = labelling.without_direction().chances
+        starts, learned = learn(labelling.mechanism.cells, chances, learned)
+        scores = scores_of_folds(starts, there.fold)
+        mix, labelling = held_out.mix(scores, there, kinds, asked, labelling)
     if view.mapped is not None and n_folds > 2 and mix[1] > 0.0:
         cross(view.mapped, there.fold, starts[1], learned[1])
     mixed, arrays, centre = mix_models(view, starts, mix)
     arrays, bins = unscaled(arrays, exponents), Bins.of(sample, categorical)
     plan = Plan(
-        rows=rows._replace(first=known.first),
+        rows=rows,
         parameters=parameters_of(model, signs),
         bins=bins,
         sample=bins.codes(sample),
@@ -215,21 +213,26 @@ def make_plan(
         scores=mixed.scores if is_whole else None,
         is_scarce=source.is_scarce,
     )
-    beginning = Beginning(
+    start = Start(
         n_rows=n,
-        known=known,
-        weights=np.bincount(group, rows.weight, len(kinds.ends)),
+        labelling=labelling,
+        weights=np.bincount(kind, rows.weight, len(kinds.ends)),
         arrays=arrays,
         centre=centre,
         bins=bins,
         background=sample[order[: background_size(sample.shape[1])]].astype(np.float64),
     )
-    return plan, beginning
+    return plan, start
+
+
+def scores_of_folds(starts: list[FoldModels], fold: Array) -> Array:
+    """Return for each start the score of each row by the model that has not seen it."""
+    return np.stack([start.scores[fold, np.arange(len(fold))] for start in starts])
 
 
 def mix_models(
-    view: View, starts: list[Start], mix: Array
-) -> tuple[Start, dict[str, Array], float]:
+    view: View, starts: list[FoldModels], mix: Array
+) -> tuple[FoldModels, dict[str, Array], float]:
     """Return weighted sums of starts, arrays of a forest that has their means, and its centre."""
     plain, d = starts[0], len(view.mean)
     slopes, centres = mix[0] * plain.slopes, mix[0] * plain.centres
@@ -251,44 +254,40 @@ def mix_models(
         "landmarks": points,
         "similarity": similarity,
     }
-    return Start(slopes, centres, scores), arrays, centre
+    return FoldModels(slopes, centres, scores), arrays, centre
 
 
 # --- Trees ---------------------------------------------------------------------------------------
 
 
-def grow(beginning: Beginning, home: Home, most: int, patience: int, watch: Watch | None) -> Grown:
+def grow(start: Start, runner: FoldRunner, most: int, patience: int, watch: Watch | None) -> Trees:
     """Grow trees until no round is better; keep those of the best round, and what it knew."""
-    rounds, known, weights = Rounds(most, patience), beginning.known, beginning.weights
-    kept, first = known, FIRST_HASTE if beginning.n_rows >= HASTY_ROWS else 1.0
-
-    constant = float(known.mechanism.frequencies(weights)[0] @ weights)
-
-    def look(theta: Array, M: Array) -> float:
-        return sum(home.each(Fold.look, theta, M))
+    rounds, labelling, weights = Rounds(most, patience), start.labelling, start.weights
+    kept, first = labelling, FIRST_BOLDNESS if start.n_rows >= BOLD_ROWS else 1.0
+    look = partial(runner.each, Fold.look)
+    constant = float(labelling.mechanism.frequencies(weights)[0] @ weights)
 
     while not rounds.are_over:
-        haste = first * (1.0 + len(rounds) / HALF_AS_CAREFUL)
-        shown = home.each(Fold.learn, known.theta, known.chances, haste)
-        loglik, known = held_out.improved(known, weights, shown, look)
+        boldness = first * (1.0 + len(rounds) / ROUNDS_TO_DOUBLE_RATE)
+        shown = runner.each(Fold.learn, labelling.labels, boldness)
+        loglik, labelling = held_out.improved(labelling, weights, shown, look)
         if rounds.add(-(loglik + constant) / weights.sum()):
-            kept = known
+            kept = labelling
         if watch:
             watch(rounds)
-    return Grown(rounds, kept, home.each(Fold.trees, rounds.best))
+    return Trees(rounds, kept, runner.each(Fold.trees, rounds.best))
 
 
-def plant(beginning: Beginning, grown: Grown, categories: dict[str, list[Any]]) -> BoostedTrees:
+def to_forest(start: Start, trees: Trees, categories: dict[str, list[Any]]) -> BoostedTrees:
     """Return what was learned, without LightGBM and bins."""
-    known, texts = grown.known, [text for texts in grown.trees for text in texts]
-    trees = beginning.bins.unbinned(read_trees(texts, categories))
-    trees["leaf"] /= len(grown.trees)
-    mechanism = known.mechanism
+    arrays = start.bins.unbinned(read_trees([*chain(*trees.texts)], categories))
+    arrays["leaf"] /= len(trees.texts)
+    mechanism, phi, theta, evidence, _ = trees.labelling
     return BoostedTrees(
-        thresholds=known.theta + beginning.centre,
-        choice=Choice.of(mechanism, known.phi, known.evidence, mechanism.kinds, beginning.weights),
-        forest=Forest(**beginning.arrays, **trees),
-        background=beginning.background,
+        thresholds=theta + start.centre,
+        choice=Choice.of(mechanism, phi, evidence, mechanism.kinds, start.weights),
+        forest=Forest(**start.arrays, **arrays),
+        background=start.background,
     )
 
 
@@ -303,10 +302,10 @@ def warn_of_rounds(rounds: Rounds) -> None:
         )
 
 
-def warn_of_ends(known: Chosen) -> None:
+def warn_of_ends(labelling: Labelling) -> None:
     """Warn if nothing tells the classes at both ends from their neighbours."""
-    kinds = known.mechanism.kinds
-    if known.mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
+    kinds = labelling.mechanism.kinds
+    if labelling.mechanism.name == "random" and kinds.n_classes > 1 and not kinds.exact.any():
         warnings.warn(
             "no label is exact, and the ranges do not look as if raters went up and down alike at "
             "every class: the classes at both ends cannot be told from their neighbours; a few "

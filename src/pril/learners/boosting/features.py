@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import nan
 from numbers import Real
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
@@ -19,10 +20,13 @@ from pril.labels.ranking import columns_of, is_missing, plain
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import SET
 
+if TYPE_CHECKING:
+    from pril.learners.ordered_boosting import OrderedBoosting
+
 TEXT = ("str", "string", "large_string", "string_view")  # names of dtypes
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)  # int has bool
 LARGEST = 1e150  # sums of squares stay finite
-LEAST = 2.0**-1000  # of the largest value of a feature: a weight can be its inverse
+LEAST_VALUE = 2.0**-1000  # of the largest value of a feature: a weight can be its inverse
 SMALL = 1e-35  # squares of what is smaller are soon 0
 WANTED = {np.dtype(np.float64): 400, np.dtype(np.float32): 100}  # exponent of the largest value
 MOST_BINS = 126  # of a feature; as good as 254, and a third faster where rows are few
@@ -31,7 +35,7 @@ MOST_BINS = 126  # of a feature; as good as 254, and a third faster where rows a
 # --- Categories ----------------------------------------------------------------------------------
 
 
-def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
+def find_categories(asked: object, X: object) -> dict[str, list[Any]]:
     """Return the categories of each feature that has some, by its number, ascending."""
     columns = columns_of(X)
     if asked is None or issparse(X) or (isinstance(asked, str) and columns is None):
@@ -45,7 +49,7 @@ def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
         chosen = column_indices(
             np.asarray(X) if columns is None else X, asked, "categorical_features"
         )
-    found = {}
+    categories = {}
     for k in chosen:
         values = set()
         for row, value in enumerate(_values(cells[k])):
@@ -61,17 +65,17 @@ def find_categories(asked: Any, X: Any) -> dict[str, list[Any]]:
                     f"nor a number; make it a string, in pandas with X[{name}]{way}",
                 )
             values.add(plain(value))
-        found[str(k)] = sorted(values, key=lambda value: (isinstance(value, str), value))
-    return found
+        categories[str(k)] = sorted(values, key=lambda value: (isinstance(value, str), value))
+    return categories
 
 
-def _is_categorical(column: Any) -> bool:
+def _is_categorical(column: object) -> bool:
     """Tell whether the dtype of a column says that it has categories."""
     dtype = getattr(column, "dtype", getattr(column, "type", None))
     return hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "dictionary"))
 
 
-def _is_text(X: Any, k: int, column: Any) -> bool:
+def _is_text(X: object, k: int, column: object) -> bool:
     """Tell whether the k-th column has strings; refuse one that has other values too."""
     dtype = str(getattr(column, "dtype", getattr(column, "type", None))).partition("[")[0].lower()
     if dtype != "object":
@@ -85,25 +89,25 @@ def _is_text(X: Any, k: int, column: Any) -> bool:
     return len(values) > len(others)
 
 
-def _values(column: Any) -> Iterable[Any]:
+def _values(column: object) -> Iterable[Any]:
     """Return the values of a column; a time stays one, where `tolist` may return an integer."""
     array = np.asarray(column)
     return array if array.dtype.kind in "mM" else array.tolist()
 
 
-def _kind(value: Any) -> str | None:
+def _kind(value: object) -> str | None:
     """Return what a category is; only those of one kind can be equal."""
     if isinstance(value, str):
         return "strings"
     return "numbers" if isinstance(value, NUMBERS) and type(value) not in TIMES else None
 
 
-def feature_name(names: Any, k: int) -> Any:
+def feature_name(names: Sequence[object] | Array | None, k: int) -> object:
     """Return how errors call a feature: by its name, if it has one, or by its number."""
     return k if names is None else repr(names[k])
 
 
-def _name(X: Any, k: int) -> Any:
+def _name(X: object, k: int) -> object:
     # Of pyarrow; of pandas and polars.
     return feature_name(getattr(X, "column_names", getattr(X, "columns", None)), k)
 
@@ -119,28 +123,28 @@ class Codes(dict[Any, float]):
         super().__init__({value: code for code, value in enumerate(values)})
         self.kinds = {_kind(value) for value in values}
 
-    def __missing__(self, value: Any) -> float:
+    def __missing__(self, value: object) -> float:
         if not is_missing(value) and self.kinds and _kind(value) not in self.kinds:
             raise InputTypeError(f"{shown(value)} is not a category")
         return nan
 
 
-def encoded(X: Any, categories: dict[str, list[Any]]) -> Array:
+def encoded(X: object, categories: dict[str, list[Any]]) -> Array:
     """Return X as a matrix; a category is its position among all, NaN if it is not known."""
     columns = columns_of(X)
     cells = np.asarray(X).T if columns is None else columns
     features = np.empty((len(cells[0]), len(cells)))
     for k, column in enumerate(cells):
         if str(k) in categories:
-            codes, found = Codes(categories[str(k)]), []
+            codes, column_codes = Codes(categories[str(k)]), []
             try:
                 for value in _values(column):
-                    found.append(codes[value])
+                    column_codes.append(codes[value])
             except TypeError:
                 kinds = " and ".join(sorted(map(str, codes.kinds)))
                 reason = f"feature {_name(X, k)} is {shown(value)}, but its categories are {kinds}"
-                raise RowError("X", len(found), reason) from None
-            features[:, k] = found
+                raise RowError("X", len(column_codes), reason) from None
+            features[:, k] = column_codes
             continue
         try:
             features[:, k] = check_array(
@@ -159,7 +163,7 @@ def encoded(X: Any, categories: dict[str, list[Any]]) -> Array:
 # --- Features in which the score may only rise, or only fall -------------------------------------
 
 
-def find_constraints(asked: Any, model: Any) -> Array:
+def find_constraints(asked: ArrayLike | dict[str, int] | None, model: OrderedBoosting) -> Array:
     """Return for each feature 1 if the score must not fall in it, -1 if it must not rise, else 0.
 
     The model knows its features and which of them are categorical.
@@ -212,7 +216,7 @@ def scaled(X: Array, names: Array | None) -> tuple[Array, Array]:
     X = X.copy()
     for k in np.flatnonzero(is_small).tolist():
         largest = np.fmax.reduce(np.abs(X[:, k]))
-        if largest < LEAST:
+        if largest < LEAST_VALUE:
             reason = f"no value of feature {feature_name(names, k)} is larger than {largest}"
             raise InputError(f"X: {reason}, too small to learn from: multiply the column")
         exponents[k] = WANTED[X.dtype] - np.frexp(largest)[1]

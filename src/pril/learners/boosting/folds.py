@@ -5,23 +5,30 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import reduce
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pril.core.arrays import Array
-from pril.core.rating import FARTHEST, exp_of, odds_of
+from pril.core.rating import MAX_SCORE, exp_of
 from pril.core.rows import batches, frozen
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
+from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.learners.boosting.features import MOST_BINS, Bins
-from pril.learners.boosting.held_out import Shown, loglik_of, sums_of
-from pril.likelihood.rows import total
+from pril.learners.boosting.held_out import Shown, kind_sums
 from pril.likelihood.sums import KindSums
+
+if TYPE_CHECKING:
+    from lightgbm import Booster, Dataset
+
+    from pril.learners.ordered_boosting import OrderedBoosting
 
 T = TypeVar("T")
 Turn = AbstractContextManager[Any]  # lets one fold grow at a time, to save memory
@@ -34,7 +41,7 @@ PUSHED_ROWS = 1 << 16  # at once to LightGBM
 # --- LightGBM ------------------------------------------------------------------------------------
 
 
-def lightgbm() -> Any:
+def lightgbm() -> ModuleType:
     """Import LightGBM, or say what to install."""
     try:
         return importlib.import_module("lightgbm")
@@ -46,7 +53,7 @@ def lightgbm() -> Any:
         ) from error
 
 
-def parameters_of(model: Any, signs: Array) -> dict[str, Any]:
+def parameters_of(model: OrderedBoosting, signs: Array) -> dict[str, Any]:
     """Return LightGBM's parameters; signs are those of `find_constraints`."""
     parameters = {
         "objective": "none",
@@ -76,7 +83,7 @@ def dataset(
     parameters: dict[str, Any],
     n_rows: int,
     blocks: Iterator[Array] | None,
-) -> Any:
+) -> Dataset | None:
     """Return LightGBM's form of the features, None if it can split none.
 
     A sample of the rows, which has every bin, determines how they are stored. If it is not all
@@ -138,55 +145,54 @@ class Fold:
     def __init__(
         self,
         number: int,
-        rows: compiled.Rows,
-        data: Any,
+        rows: LabelledRows,
+        data: Dataset | None,
         parameters: dict[str, Any],
         scores: Array,
         sample: Array,
         turn: Turn,
     ) -> None:
-        self.number, self.rows, self.scores = number, rows, scores
+        self.number, self.rows, self.scores = number, LabelledRows(*map(frozen, rows)), scores
         self.data, self.parameters, self.turn = data, parameters, turn
-        self.held_out = np.flatnonzero(rows.fold == number).astype(np.int32)
+        inside = np.flatnonzero(rows.fold == number).astype(np.int32)
+        cuts = [inside[batch] for batch in batches(max(len(inside), 1), BATCH)]
+        # The rows inside, in batches, with the kinds and the weights of their labels.
+        self.held_out = [(some, rows.kind[some], rows.weight[some]) for some in cuts]
         self.sample = sample[rows.fold[sample] == number]
         # LightGBM needs 40 bytes a row for a booster: with many rows, every tree has a new one.
         self.is_kept = len(scores) <= MOST_KEPT
         self.start = scores.copy() if self.is_kept else scores
-        self.booster: Any = None
+        self.booster: Booster | None = None
         self.texts: list[str] = []  # of each tree, of those that have no booster any more
         self.n_trees: list[int] = []  # after each round: one that finds no split may add none
 
-    def learn(self, theta: Array, M: Array, haste: float) -> Shown:
+    def learn(self, labels: Labels, boldness: float) -> Shown:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
-            self._grow(*self._gradients(odds_of(theta), M, haste))
-        sums = (sums_of(np.empty((len(e), 0)), e, rows, theta, M) for e, rows in self._held_out())
-        scores = np.clip(self.scores[self.sample], -FARTHEST, FARTHEST, dtype=np.float64)
+            self._grow(*self._gradients(Labels(*map(frozen, labels)), boldness))
+        scores = np.clip(self.scores[self.sample], -MAX_SCORE, MAX_SCORE, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
-        return Shown(total(sums, KindSums.plus), scores, weight)
+        return Shown(self.look(labels), scores, weight)
 
-    def look(self, theta: Array, M: Array) -> float:
-        """Return the log-likelihood of the rows inside with other thresholds and chances."""
-        return sum(loglik_of(e, rows, theta, M) for e, rows in self._held_out())
-
-    def _held_out(self) -> Iterator[tuple[Array, compiled.Rows]]:
-        """Return exp(score) of the rows inside, in batches, and what is known of them."""
-        ends, first, group, weight, fold = self.rows
-        for batch in batches(max(len(self.held_out), 1), BATCH):
-            some = self.held_out[batch]
-            known = compiled.Rows(ends, first, group[some], weight[some], fold[some])
-            yield exp_of(self.scores[some]), known
+    def look(self, labels: Labels) -> KindSums:
+        """Return what the rows inside say, with other thresholds and chances."""
+        labels = Labels(*map(frozen, labels))
+        parts = (
+            kind_sums(np.empty((len(some), 0)), exp_of(self.scores[some]), kind, weight, labels)
+            for some, kind, weight in self.held_out
+        )
+        return reduce(KindSums.plus, parts)
 
     def trees(self, n_rounds: int) -> list[str]:
         """Return LightGBM's text of the trees of the first rounds."""
         return self._all_texts()[: max(self.n_trees[:n_rounds], default=0)]
 
-    def _gradients(self, odds: Array, M: Array, haste: float) -> Array:
+    def _gradients(self, labels: Labels, boldness: float) -> Array:
         gradients = np.empty((2, len(self.scores)), dtype=np.float32)
         for batch in batches(len(self.scores), BATCH):
             e = exp_of(self.scores[batch])
             compiled.fill_gradients(
-                e, batch.start, self.number, odds, M, self.rows, haste, *gradients
+                e, batch.start, self.number, self.rows, labels, boldness, *gradients
             )
         return gradients
 
@@ -199,7 +205,7 @@ class Fold:
             self.booster = lightgbm().Booster(self.parameters, self.data)
         self.booster.update(fobj=lambda *_: (gradient, hessian))
 
-        def add(outputs: Array, _: Any) -> tuple[str, float, bool]:
+        def add(outputs: Array, _: object) -> tuple[str, float, bool]:
             np.add(self.start, outputs, out=self.scores)
             return "", 0.0, True
 
@@ -227,7 +233,7 @@ class Encoded(NamedTuple):
 class Plan(NamedTuple):
     """What folds begin with."""
 
-    rows: compiled.Rows
+    rows: LabelledRows
     parameters: dict[str, Any]  # LightGBM's
     bins: Bins
     sample: Array  # the codes of a sample of the rows
@@ -259,8 +265,8 @@ class Plan(NamedTuple):
         data = dataset(self.sample, categorical, self.parameters, n, codes)
         turn: Turn = threading.Lock() if self.is_scarce and n > MOST_KEPT else nullcontext()
         return [
-            Fold(j, self.rows, data, self.parameters, own, self.shown, turn)
-            for j, own in zip(numbers, scores, strict=True)
+            Fold(j, self.rows, data, self.parameters, of_fold, self.shown, turn)
+            for j, of_fold in zip(numbers, scores, strict=True)
         ]
 
 
@@ -307,7 +313,7 @@ class Source(Protocol):
         """Return all rows, in parts of any size."""
 
 
-class InMemory:
+class MatrixSource:
     """Features in memory."""
 
     is_scarce = False
@@ -324,13 +330,13 @@ class InMemory:
         return (self.X[batch] for batch in batches(len(self.X), PUSHED_ROWS))
 
 
-class Home(Protocol):
+class FoldRunner(Protocol):
     """Where folds live and learn."""
 
     def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
 
-    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+    def each(self, verb: Callable[..., T], *arguments: object) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
 
 
@@ -341,18 +347,15 @@ class Threads(ExitStack):
         super().__init__()
         # Threads of OpenMP and BLAS wait by spinning: seconds where processors are busy.
         self.enter_context(threadpool_limits(1))
-        self.pool = self.enter_context(ThreadPoolExecutor(n_threads))
+        pool = self.enter_context(ThreadPoolExecutor(n_threads))
+        self.map = pool.map if n_threads > 1 else map
         self.folds: list[Fold] = []
-
-    def map(self, function: Callable[..., T], *items: Iterable[Any]) -> list[T]:
-        """Call a function with each of some items; return the results in their order."""
-        return list(self.pool.map(function, *items))
 
     def begin(self, plan: Plan, source: Source) -> None:
         """Make the folds."""
         numbers = list(range(len(plan.centres)))
         self.folds = plan.folds(numbers, map(plan.encode, source.parts()))
 
-    def each(self, verb: Callable[..., T], *arguments: Any) -> list[T]:
+    def each(self, verb: Callable[..., T], *arguments: object) -> list[T]:
         """Call a method of `Fold` for each; return the results in the order of the folds."""
-        return self.map(lambda fold: verb(fold, *arguments), self.folds)
+        return list(self.map(lambda fold: verb(fold, *arguments), self.folds))

@@ -9,8 +9,10 @@ from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.sparse import issparse
 
+from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array
 from pril.core.links import LOGIT
 from pril.core.loop_types import Csr, Dense
@@ -54,7 +56,7 @@ class ForestEngine(NamedTuple):
     n_jobs: int | None = 1  # threads for many rows
     feature_names: Array | None = None
 
-    def read(self, owner: Any, X: Any, *, reset: bool, min_rows: int) -> Dense:
+    def read(self, owner: OrdinalLearner, X: object, *, reset: bool, min_rows: int) -> Dense:
         """Return the rows of X, the categories as their codes, missing values as NaN.
 
         The owner knows the features, or learns of them if `reset`.
@@ -219,7 +221,7 @@ def read_tree(text: str, n_words: int, categories: dict[str, list[Any]]) -> dict
     lines = (line.partition("=") for line in text.splitlines())
     cells = {name: values.split() for name, _, values in lines}
 
-    def numbers(name: str, dtype: Any = np.int64) -> Array:
+    def numbers(name: str, dtype: DTypeLike = np.int64) -> Array:
         return np.array(cells.get(name, []), dtype=dtype)
 
     left, right, leaf = numbers("left_child"), numbers("right_child"), numbers("leaf_value", float)
@@ -301,31 +303,31 @@ def contributions(X: Array, forest: Forest, background: Array) -> Array:
     The base is the mean score of the background.
     """
     X, n_features = np.asarray(X, dtype=np.float64), X.shape[1]
-    found = np.zeros((len(X), n_features + 1))
-    found[:, -1] = scores_of(frozen(np.ascontiguousarray(background)), forest).mean()
+    values = np.zeros((len(X), n_features + 1))
+    values[:, -1] = scores_of(frozen(np.ascontiguousarray(background)), forest).mean()
     own, other = (
         np.where(np.isnan(rows), 0.0, rows - forest.mean) * forest.slope for rows in (X, background)
     )
-    found[:, :-1] = own - other.mean(axis=0)
+    values[:, :-1] = own - other.mean(axis=0)
     del own
     size = max(16, MOST_CELLS // n_features - len(background))
     for batch in batches(len(X), size):
         n, rows = batch.stop - batch.start, np.vstack([X[batch], background])
-        _add_trees(rows, n, forest, found[batch])
-        _add_landmarks(rows, n, forest, found[batch])
-    return found
+        _add_trees(rows, n, forest, values[batch])
+        _add_landmarks(rows, n, forest, values[batch])
+    return values
 
 
-def _add_trees(rows: Array, n: int, forest: Forest, found: Array) -> None:
+def _add_trees(rows: Array, n: int, forest: Forest, values: Array) -> None:
     """Add what trees add for the first n rows; the others are the background."""
     used, feature = np.unique(forest.feature, return_inverse=True)
     cells = np.ascontiguousarray(rows[:, used].T)
     part, feature = np.zeros((n, len(used))), feature.astype(forest.feature.dtype)
     shapley.add_trees(cells, n, forest._replace(feature=feature), part)
-    found[:, used] += part
+    values[:, used] += part
 
 
-def _add_landmarks(rows: Array, n: int, forest: Forest, found: Array) -> None:
+def _add_landmarks(rows: Array, n: int, forest: Forest, values: Array) -> None:
     """Add what landmarks add for the first n rows; the others are the background."""
     used = np.flatnonzero(forest.width)
     if len(used) == 0 or not forest.similarity.any():
@@ -340,7 +342,7 @@ def _add_landmarks(rows: Array, n: int, forest: Forest, found: Array) -> None:
     landmarks, part = np.ascontiguousarray(forest.landmarks[:, used]), np.zeros((n, len(used)))
     cells = np.ascontiguousarray(scaled.T)
     shapley.add_landmarks(cells, n, landmarks, forest.similarity, n_nodes, every, weights, part)
-    found[:, used] += part
+    values[:, used] += part
 
 
 def _nodes_needed(rows: Array, background: Array) -> Array:

@@ -19,11 +19,13 @@ from sklearn.preprocessing import StandardScaler
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT
+from pril.core.rating import exp_of
 from pril.core.rows import batches, frozen
 from pril.core.threads import with_one_blas_thread
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
-from pril.learners.boosting.compiled import Rows
+from pril.learners.boosting.compiled import LabelledRows
+from pril.learners.boosting.held_out import labels_of
 from pril.likelihood.fitting import Problem
 from pril.likelihood.mechanisms import Cells, Random, Table
 from pril.likelihood.newton import Maximum
@@ -76,7 +78,7 @@ class View(NamedTuple):
         return cls(X, Z, mean, scale, width, signs, landmarks, mapped)
 
 
-class Start(NamedTuple):
+class FoldModels(NamedTuple):
     """Linear models, one for each fold, which has not seen it."""
 
     slopes: Array  # (folds, features)
@@ -88,13 +90,13 @@ class Start(NamedTuple):
 class Assumed(Random):
     """What is assumed of labels while starts are learned."""
 
-    known: Cells
+    varying: Cells
     M: Array
 
     @cached_property
     def cells(self) -> Cells:
         """The cells of which chances are known."""
-        return self.known
+        return self.varying
 
     def table(self, phi: Array) -> Table:
         """Return their chances."""
@@ -108,57 +110,53 @@ class Models:
     Rows in no fold, one of each class at the mean of the features, are the prior of the classes.
     """
 
-    Z: Array  # (n, d), about their means
-    rows: Rows
-    kinds: Kinds
-    M: Array
+    Z: Array  # (n + K, d), about the mean
+    mean: Array
+    rows: LabelledRows
+    mechanism: Assumed
+    whole: Maximum  # the model without which nothing is left out
 
     @classmethod
-    def of(cls, Z: Array, rows: Rows, kinds: Kinds, M: Array) -> Self:
-        """Add the rows of the prior to such rows, whose labels have these chances."""
-        K, ranks = kinds.n_classes, np.arange(kinds.n_classes)
-        every = Kinds(np.vstack([kinds.ends, np.column_stack([ranks, ranks])]), K)
-        weight = np.append(rows.weight.astype(np.float64), np.full(K, CLASS_ROWS / K))
-        known = Rows(
-            every.ends,
-            np.append(rows.first, np.full(K, -1)),
-            np.append(rows.group, len(kinds.ends) + ranks),
-            weight,
+    def of(cls, features: Array, rows: LabelledRows, cells: Cells, M: Array) -> Self:
+        """Learn from the features of rows whose labels have these chances."""
+        K, mean = cells.kinds.n_classes, features.mean(axis=0)
+        ranks, start = np.arange(K), np.zeros(len(mean) + K - 1)
+        weights = np.bincount(rows.kind, rows.weight, len(cells.kinds.ends))
+        below = np.cumsum(evenly_shared(cells.kinds, weights))[:-1]
+        start[len(mean) :] = LOGIT.quantile(below)
+        every = Kinds(np.vstack([cells.kinds.ends, np.column_stack([ranks, ranks])]), K)
+        with_prior = LabelledRows(
+            np.append(rows.kind, len(cells.kinds.ends) + ranks),
+            np.append(rows.weight.astype(np.float64), np.full(K, CLASS_ROWS / K)),
             np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
         )
-        return cls(np.vstack([Z, np.zeros((K, Z.shape[1]))]), known, every, M)
+        Z = np.vstack([features - mean, np.zeros((K, len(mean)))])
+        cells = Cells(every, np.append(cells.varies, np.zeros(K, dtype=bool)))
+        models = cls(Z, mean, with_prior, Assumed(every, cells, M), Maximum(start))
+        return replace(models, whole=models.fit(with_prior.weight, start))
 
-    def with_chances(self, first: Array, M: Array) -> Models:
-        """Return the same models from labels with other chances."""
-        first = np.append(first, np.full(self.kinds.n_classes, -1))
-        return replace(self, rows=self.rows._replace(first=first), M=M)
-
-    def problem(self, weight: Array) -> Problem:
-        """Return the problem of a model for which rows weigh so much."""
-        d, varies = self.Z.shape[1], self.rows.first >= 0
-        mechanism = Assumed(self.kinds, Cells(self.kinds, varies), self.M)
-        rows = InMemory(self.Z, self.rows.group, weight, self.kinds)
-        frame = Frame(np.zeros(d), np.ones(d))
-        return Problem(rows, mechanism, Priors(np.full(d, ALPHA), None), LOGIT, frame)
-
-    @with_one_blas_thread
-    def whole(self, start: Array | None) -> Maximum:
-        """Return the model of all rows, from a start that was found with other chances, if any."""
-        (n, d), weight = self.Z.shape, self.rows.weight
-        if start is None:
-            kinds, K = self.kinds.ends[: -self.kinds.n_classes], self.kinds.n_classes
-            known = np.bincount(self.rows.group[: n - K], weight[: n - K], len(kinds))
-            below = np.cumsum(evenly_shared(Kinds(kinds, K), known))[:-1]
-            start = np.concatenate([np.zeros(d), LOGIT.quantile(below)])
-        else:  # thresholds and the length of the weights change the most
-            along = replace(self, Z=self.Z @ start[:d, np.newaxis]).problem(weight)
-            length, *theta = along.fit(Maximum(np.append(1.0, start[d:])), MOST_STEPS).x
-            start = np.append(length * start[:d], theta)
-        return self.problem(weight).fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
+    def again(self, varies: Array, M: Array) -> Self:
+        """Learn again, from labels with other chances; thresholds and length change the most."""
+        kinds, d = self.mechanism.kinds, len(self.mean)
+        cells = Cells(kinds, np.append(varies, np.zeros(kinds.n_classes, dtype=bool)))
+        last, models = self.whole.x, replace(self, mechanism=Assumed(kinds, cells, M))
+        along = replace(models, Z=self.Z @ last[:d, np.newaxis])
+        length, *theta = along.fit(self.rows.weight, np.append(1.0, last[d:])).x
+        start = np.append(length * last[:d], theta)
+        return replace(models, whole=models.fit(self.rows.weight, start))
 
     @with_one_blas_thread
-    def without(self, left_out: list[tuple[int, ...]], whole: Maximum) -> Array:
-        """Return a row for each model without some of the folds.
+    def fit(self, weight: Array, start: Array) -> Maximum:
+        """Return the model for which rows weigh so much."""
+        d = self.Z.shape[1]
+        rows = InMemory(self.Z, self.rows.kind, weight, self.mechanism.kinds)
+        priors, frame = Priors(np.full(d, ALPHA), None), Frame(np.zeros(d), np.ones(d))
+        problem = Problem(rows, self.mechanism, priors, LOGIT, frame)
+        return problem.fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
+
+    @with_one_blas_thread
+    def without(self, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
+        """Return the slopes and the centre of each model without some of the folds.
 
         They are near the model of all rows: its information, less the share of the rows that are
         left out, serves for all steps of all models. Those that do not settle have Newton steps of
@@ -167,33 +165,33 @@ class Models:
         is_out = np.zeros((len(left_out), 1 + int(self.rows.fold.max())), dtype=bool)
         for j, some in enumerate(left_out):
             is_out[j, list(some)] = True
-        information = whole.sums.information
-        found, alone = np.tile(whole.x, (len(left_out), 1)), np.arange(len(left_out))
+        information, d = self.whole.sums.information, len(self.mean)
+        numbers, alone = np.tile(self.whole.x, (len(left_out), 1)), np.arange(len(left_out))
         # Else, classes are so many that a matrix takes long, or there was no maximum in time.
-        if whole.converged and not issparse(information.cuts):
-            alone = self._step_together(found, is_out, information.dense())
+        if self.whole.converged and not issparse(information.cuts):
+            alone = self._step_together(numbers, is_out, information.dense())
         for j in alone.tolist():
             outside = (self.rows.fold >= 0) & is_out[j][self.rows.fold]
-            problem = self.problem(np.where(outside, 0.0, self.rows.weight))
-            found[j] = problem.fit(Maximum(found[j]), MOST_STEPS, tolerance=GAIN).x
-        return found
+            numbers[j] = self.fit(np.where(outside, 0.0, self.rows.weight), numbers[j]).x
+        slopes, cuts = np.ascontiguousarray(numbers[:, :d]), numbers[:, d:]
+        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ self.mean
 
-    def _step_together(self, found: Array, is_out: Array, matrix: Array) -> Array:
+    def _step_together(self, numbers: Array, is_out: Array, matrix: Array) -> Array:
         """Take steps in place, halved where the value would fall; return who has not settled."""
-        d, k = self.Z.shape[1], self.kinds.n_classes - 1
+        d, k = len(self.mean), numbers.shape[1] - len(self.mean)
         share, prior = is_out.mean(axis=1), np.diag(np.append(np.full(d, ALPHA), np.zeros(k)))
         factors = {
             left: cho_factor((1.0 - left) * matrix + left * prior, lower=True, check_finite=False)
             for left in np.unique(share).tolist()
         }
-        going, step = np.arange(len(found)), np.zeros_like(found)
-        last, size = np.full(len(found), -np.inf), np.ones((len(found), 1))
+        going, step = np.arange(len(numbers)), np.zeros_like(numbers)
+        last, size = np.full(len(numbers), -np.inf), np.ones((len(numbers), 1))
         for _ in range(FOLD_STEPS):
-            x = found[going] + size[going] * step[going]
+            x = numbers[going] + size[going] * step[going]
             value, gradient = self._look_at(x, is_out[going])
             rises, is_done = value >= last[going], np.zeros(len(going), dtype=bool)
             up, slope = going[rises], gradient[rises]
-            found[up], last[up], size[up] = x[rises], value[rises], 1.0
+            numbers[up], last[up], size[up] = x[rises], value[rises], 1.0
             size[going[~rises]] /= 2.0
             for left, factor in factors.items():
                 some = share[up] == left
@@ -205,71 +203,54 @@ class Models:
         return going
 
     def _look_at(self, x: Array, is_out: Array) -> tuple[Array, Array]:
-        """Return the value of each model and its gradient; no number if thresholds are mixed up."""
-        n, d = self.Z.shape
-        cuts = np.pad(x[:, d:], [(0, 0), (1, 1)], constant_values=np.inf)
-        cuts[:, 0] = -np.inf
-        value, slope, by_cut = np.empty(len(x)), np.empty((n, len(x))), np.zeros(cuts.shape)
-        scores, rows = self.Z @ x[:, :d].T, self.rows
-        compiled.write_slopes(scores, cuts, rows, is_out, self.M, value, slope, by_cut)
-        value -= 0.5 * ALPHA * (x[:, :d] ** 2).sum(axis=1)
-        return value, np.hstack([slope.T @ self.Z - ALPHA * x[:, :d], by_cut[:, 1:-1]])
-
-
-class Learned(NamedTuple):
-    """Models of some features, to begin with from labels with other chances, or without pairs."""
-
-    models: Models
-    mean: Array  # of the features
-    whole: Maximum  # of all rows
-
-    def without(self, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
-        """Return slopes and centres of models without some folds."""
-        found, d = self.models.without(left_out, self.whole), len(self.mean)
-        slopes, cuts = np.ascontiguousarray(found[:, :d]), found[:, d:]
-        return slopes, cuts.sum(axis=1) / max(cuts.shape[1], 1) + slopes @ self.mean
+        """Return the value of each model, NaN if thresholds are mixed up, and its gradient."""
+        w, theta = np.split(x, [len(self.mean)], axis=1)
+        labels = labels_of(self.mechanism.cells, theta, self.mechanism.M)
+        e, value = exp_of(w @ self.Z.T), np.zeros(len(x))
+        slope, by_cut = np.zeros(e.shape), np.zeros(labels.odds.shape)
+        compiled.write_slopes(e, self.rows, labels, is_out, value, slope, by_cut)
+        value[(np.diff(theta) <= 0.0).any(axis=1)] = np.nan
+        value -= 0.5 * ALPHA * (w**2).sum(axis=1)
+        return value, np.hstack([slope @ self.Z - ALPHA * w, by_cut[:, 1:-1]])
 
 
 def learn_starts(
-    view: View, rows: Rows, kinds: Kinds, n_folds: int, M: Array, begun: list[Learned]
-) -> tuple[list[Start], list[Learned]]:
+    view: View, rows: LabelledRows, n_folds: int, cells: Cells, M: Array, begun: list[Models]
+) -> tuple[list[FoldModels], list[Models]]:
     """Learn a model for each fold, without it, of features and, if there are some, of landmarks.
 
     Labels have the chances M. If `begun` has models that were learned with others, these are where
     searches begin. Folds may have no row.
     """
-    own: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
 
-    def learn(Z: Array, signs: Array) -> Learned:
-        mean, d = Z.mean(axis=0), Z.shape[1]
-        models = Models.of(Z - mean, rows, kinds, M)
-        whole = models.whole(None)
-        is_wrong = signs * whole.x[:d] < 0.0
-        if is_wrong.any():  # these slopes are 0 if their features are
-            return learn(np.where(is_wrong, 0.0, Z), signs)
-        return Learned(models, mean, whole)
+    def learn(Z: Array, signs: Array) -> Models:
+        models = Models.of(Z, rows, cells, M)
+        is_wrong = signs * models.whole.x[: len(signs)] < 0.0
+        # These slopes are 0 if their features are.
+        return learn(np.where(is_wrong, 0.0, Z), signs) if is_wrong.any() else models
 
-    def learn_again(last: Learned) -> Learned:
-        models = last.models.with_chances(rows.first, M)
-        return Learned(models, last.mean, models.whole(last.whole.x))
-
-    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> Start:
+    def scored(X: Array, mean: Array, slopes: Array, centres: Array) -> FoldModels:
         scores = np.empty((n_folds, len(X)), dtype=np.float32)
         compiled.write_linear_scores(frozen(X), mean, slopes, centres, scores)
-        return Start(slopes, centres, scores)
+        return FoldModels(slopes, centres, scores)
 
-    learned = [learn_again(begun[0]) if begun else learn(view.Z, view.signs)]
-    slopes, centres = learned[0].without(own)
+    if begun:
+        learned = [models.again(cells.varies, M) for models in begun]
+    else:
+        learned = [learn(view.Z, view.signs)]
+        if view.mapped is not None:
+            learned.append(learn(view.mapped, np.zeros(view.mapped.shape[1])))
+    single: list[tuple[int, ...]] = [(j,) for j in range(n_folds)]
+    slopes, centres = learned[0].without(single)
     slopes = np.where(slopes * view.signs < 0.0, 0.0, slopes)
     starts = [scored(view.X, view.mean, slopes / view.scale, centres)]
     if view.mapped is not None:
         zero = np.zeros(view.mapped.shape[1])
-        learned.append(learn_again(begun[1]) if begun else learn(view.mapped, zero))
-        starts.append(scored(view.mapped, zero, *learned[1].without(own)))
+        starts.append(scored(view.mapped, zero, *learned[1].without(single)))
     return starts, learned
 
 
-def cross(mapped: Array, fold: Array, start: Start, learned: Learned) -> None:
+def cross(mapped: Array, fold: Array, start: FoldModels, learned: Models) -> None:
     """Score each row of another fold by a model that has not seen this fold either, in place.
 
     Landmark models fit the rows that they have seen so well that trees could not learn from what is

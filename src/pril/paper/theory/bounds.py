@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
-from pril.core.words import html_of
+from pril.core.words import html_table
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import Progress, progressive
 from pril.learners.linear import MPRIL, PRIL
@@ -475,7 +475,7 @@ class Audit:
         lines = [
             [b.name, f"{b.observed:.6g}", printed(b.bound), f"{b.room:.1%}"] for b in self.bounds
         ]
-        return html_of([["bound", "observed", "bound", "room"], *lines], facts)
+        return html_table([["", "observed", "bound", "room"], *lines], facts)
 
 
 def _fact(name: str, value: Any) -> str:
