@@ -50,10 +50,12 @@ docs/survey.png: .venv/installed examples/plot_survey.py
 	MPLBACKEND=agg $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
 	  runpy.run_path('examples/plot_survey.py'); plt.savefig('docs/survey.png', dpi=100)"
 
-# The picture of the network, with the PyTorch of `make test-torch`.
+# The pictures of the network, with the PyTorch of `make test-torch`.
 docs/_static/network_digits.png: examples/network_digits.py
-	MPLBACKEND=agg PYTHONPATH=output/torch $(BIN)/python -c "import runpy, matplotlib.pyplot as plt; \
-	  runpy.run_path('examples/network_digits.py'); plt.savefig('docs/_static/network_digits.png', dpi=100)"
+	MPLBACKEND=agg PYTHONPATH=output/torch:docs $(BIN)/python -c "import runpy, thumbnails; \
+	  figure = runpy.run_path('examples/network_digits.py')['figure']; \
+	  figure.savefig('docs/_static/network_digits.png', dpi=100); thumbnails.reduce_to_one_panel(figure); \
+	  figure.savefig('docs/_static/network_digits_thumbnail.png', dpi=100)"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

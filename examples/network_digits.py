@@ -12,13 +12,13 @@ beside the same network with cross-entropy, which can use the exact labels only,
      boosting by 0.6. Cross-entropy needs a tenth of the labels to be as good.
 
 With few exact labels or none, the network needs the ranges. As soon as a tenth of the labels is
-exact, cross-entropy is better here: digits have no real order, and one score must put them in one.
+exact, cross-entropy is better, because digits have no real order but one score must give them one.
 
 Data: the digits of scikit-learn. This script needs PyTorch, so the site shows the picture that it
 made elsewhere.
 """
 
-# sphinx_gallery_thumbnail_path = '_static/network_digits.png'
+# sphinx_gallery_thumbnail_path = '_static/network_digits_thumbnail.png'
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -52,7 +52,7 @@ def rows_of_sample(request, monkeypatch):
 def test_the_model_is_that_of_one_process(where, client, rows_of_sample):
     X, y = table()
     ranges = make_intervals(y, 1, 0.5, classes=range(4), random_state=0)
-    learner = OrderedBoosting(classes=range(4), max_iter=12, n_folds=3, random_state=0)
+    learner = OrderedBoosting(classes=range(4), max_iter=4, n_folds=3, random_state=0)
     expected = clone(learner).fit(X, ranges)
     lazy = da.from_array(X, chunks=(150, 3)), da.from_array(ranges, chunks=(150, 2))
     options = {"client": client} if where == "cluster" else {}
@@ -70,7 +70,7 @@ def test_categories_and_gaps_come_in_any_block(dtype, client, rows_of_sample):
     label = pd.array(np.where(rng.random(len(X)) < 0.1, None, y.astype(object)), dtype="Int64")
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(town=towns, y=label)
     frame["town"] = frame["town"].astype(dtype)
-    learner = OrderedBoosting(classes=range(4), max_iter=12, random_state=0)
+    learner = OrderedBoosting(classes=range(4), max_iter=4, random_state=0)
     expected = clone(learner).fit(frame.drop(columns="y"), frame["y"])
     model = pril.dask.fit(learner, dd.from_pandas(frame, npartitions=4), "y", client=client)
     assert model.categories_ == expected.categories_ == {"3": ["Bath", "Bonn", "Oslo", "Rome"]}

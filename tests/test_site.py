@@ -1,6 +1,7 @@
 """The site as `make docs` built it: names, links, and what a browser sees."""
 
-import importlib
+import importlib.util
+import inspect
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +16,7 @@ pytestmark = [
     pytest.mark.site,
     pytest.mark.skipif(not (SITE / "index.html").exists(), reason="`make docs` builds the site"),
 ]
+UNAVAILABLE = None if importlib.util.find_spec("torch") else "torch"  # its names are documented
 PAGES = sorted(set(SITE.rglob("*.html")) - set(SITE.glob("_static/**/*.html")))
 
 
@@ -82,13 +84,14 @@ def test_nothing_is_loaded_from_elsewhere(pages):
     assert foreign == []
 
 
-def public_names():
-    for name in set(dir(pril)) - {"__version__"}:
-        item = getattr(pril, name)
-        if getattr(item, "__all__", None) is None:
-            yield f"pril.{name}"
+def public_names(module=pril):
+    names = module.__all__ if module is not pril else set(dir(pril)) - {"__version__", UNAVAILABLE}
+    for name in names:
+        item = getattr(module, name)
+        if inspect.ismodule(item):
+            yield from public_names(item)
         else:
-            yield from (f"pril.{name}.{inner}" for inner in item.__all__)
+            yield f"{module.__name__}.{name}"
 
 
 def resolve(name):
@@ -111,9 +114,20 @@ def test_every_public_name_has_a_page():
         for name, entry in inventory[kind].items()
     }
     assert all((SITE / page).exists() for page in documented.values())
+    documented = [name for name in documented if not name.startswith(f"pril.{UNAVAILABLE}.")]
     known = [resolve(name) for name in documented]
     missing = [name for name in public_names() if not any(resolve(name) is item for item in known)]
     assert missing == []
+
+
+def test_class_pages_have_a_side_bar_and_no_internals(pages):
+    shown = pages[SITE / "reference" / "generated" / "pril.OrderedLogit.html"]
+    assert {"pril.OrderedLogit.fit", "pril.OrderedLogit.posterior"} <= shown.anchors
+    assert not {f"pril.OrderedLogit.{name}" for name in ("engine", "settings")} & shown.anchors
+    api = {urlsplit(link).path for link in pages[SITE / "reference" / "api.html"].links}
+    api = {path.removeprefix("generated/") for path in api if path.startswith("generated/")}
+    assert len(api) > 90
+    assert api - {urlsplit(link).path for link in shown.links} <= {"pril.OrderedLogit.html"}
 
 
 def test_every_gallery_script_has_a_picture(pages):

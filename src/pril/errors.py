@@ -94,12 +94,6 @@ class InputError(PrilError, ValueError):
         What is wrong.
     hint : str, default=None
         As in `RowError`.
-
-    Examples
-    --------
-    >>> from pril.errors import InputError
-    >>> issubclass(InputError, ValueError)
-    True
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -108,36 +102,15 @@ class InputError(PrilError, ValueError):
 
 
 class InputTypeError(PrilError, TypeError):
-    """An argument has a type that cannot be used.
-
-    Examples
-    --------
-    >>> from pril.errors import InputTypeError
-    >>> issubclass(InputTypeError, TypeError)
-    True
-    """
+    """An argument has a type that cannot be used."""
 
 
 class UnavailableError(PrilError, OSError):
-    """A file, a download or a cluster cannot be used.
-
-    Examples
-    --------
-    >>> from pril.errors import UnavailableError
-    >>> issubclass(UnavailableError, OSError)
-    True
-    """
+    """A file, a download or a cluster cannot be used."""
 
 
 class MissingFileError(UnavailableError, FileNotFoundError):
-    """A file or a folder does not exist.
-
-    Examples
-    --------
-    >>> from pril.errors import MissingFileError
-    >>> issubclass(MissingFileError, FileNotFoundError)
-    True
-    """
+    """A file or a folder does not exist."""
 
 
 class MissingExtraError(PrilError, ImportError):

@@ -809,15 +809,15 @@ def infer(
 
     Notes
     -----
-    Fit with ``alpha=0`` to report numbers: they are then those of maximum likelihood, and errors
+    Fit with ``alpha=0`` to report numbers. They are then those of maximum likelihood, and errors
     are from the curvature of the log-likelihood at its maximum. With a penalty, its curvature is
-    added: intervals are those of a Bayesian with the penalty as the prior. It draws weights towards
-    zero and, of ranges, thresholds towards those of ranges that are divided evenly.
+    added, and intervals are those of a Bayesian with the penalty as the prior. It draws weights
+    towards zero and, if labels are ranges, thresholds towards an even division of them.
 
     Where raters shade by shared offsets, the model has also learned how classes become ranges. The
     curvature is then that of all numbers together, so that errors include it. They do not include
-    that ``coarsening="auto"`` has chosen the mechanism: of a few hundred rows it may choose
-    wrongly, and thresholds are then off. Say "offsets" or "random" if you know how the labels were
+    that ``coarsening="auto"`` has chosen the mechanism. With a few hundred rows the choice may be
+    wrong, and thresholds are then off. Say "offsets" or "random" if you know how the labels were
     made. The log-likelihood is then that of ranges given the class, which other programs do not
     have; at random it is the one that they print.
 

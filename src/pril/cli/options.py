@@ -147,8 +147,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in signature(command).parameters.values():
         kind = groups.get(parameter.name)
         options = signature(kind).parameters.values() if kind else [parameter]
-        known = get_type_hints(kind, include_extras=True) if kind else hints
-        parameters += [_with_option(option, known[option.name]) for option in options]
+        known_hints = get_type_hints(kind, include_extras=True) if kind else hints
+        parameters += [_with_option(option, known_hints[option.name]) for option in options]
 
     def run(**given: Any) -> None:
         for name, kind in groups.items():
@@ -208,9 +208,9 @@ class CsvOptions:
 
         from pril.tables.text import USUAL_CSV
 
-        known = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
+        style = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
         with naming("--"):
-            return structs.replace(known, **self.given())
+            return structs.replace(style, **self.given())
 
 
 @dataclass
@@ -285,17 +285,17 @@ class LabelOptions:
 
         from pril.tables.label_columns import Brackets, Edges, Ends, RangeTexts, Votes
 
-        known = Ends() if loaded is None else loaded.notes.labels
+        learned = Ends() if loaded is None else loaded.notes.labels
         columns = self._columns()
         if self.votes is not None:
-            trim = getattr(known, "trim", 0.0) if self.trim is None else self.trim
+            trim = getattr(learned, "trim", 0.0) if self.trim is None else self.trim
             return Votes(columns, trim)
         if not columns:
-            return known
-        if isinstance(known, Edges | Brackets) and not self.ranges:
-            return structs.replace(known, columns=columns)
+            return learned
+        if isinstance(learned, Edges | Brackets) and not self.ranges:
+            return structs.replace(learned, columns=columns)
         # What is not a range is a class, so a model that knows ranges finds them in any column.
-        is_text = self.ranges or (self.label and isinstance(known, RangeTexts))
+        is_text = self.ranges or (self.label and isinstance(learned, RangeTexts))
         return RangeTexts(columns) if is_text else Ends(columns)
 
     def _columns(self) -> tuple[str, ...]:
@@ -447,7 +447,7 @@ ADVICE = {
     "votes": "to cover the median vote pass --trim 0.5, to cover all votes --guarantee contain",
 }
 
-# What to do instead of options that there are not.
+# What to do instead of options that do not exist.
 INSTEAD = {
     "--every": "; rows between checkpoints are --checkpoint-every",
     "--nonlinear": "; to learn curves choose --model boosting, or use LandmarkFeatures in Python",

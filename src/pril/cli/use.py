@@ -136,10 +136,10 @@ def report(
     loaded = _load(model)
     opened, kind = _open_labelled(loaded, table, csv, labels)
     opt.check_output(output, [*opened.files, model], opt.PAGE, overwrite)
-    known = loaded.learned_from(opened)
+    notes = loaded.learned_from(opened)
     with printer.progress() as progress:
-        result = loaded.report(opened, kind, output, progress, known, title)
-    more, caution = _caution(known)
+        result = loaded.report(opened, kind, output, progress, notes, title)
+    more, caution = _caution(notes)
     lines = [*words.evaluation_lines(result), *caution, f"report {output}"]
     printer.result({**result, **more, "report": str(output)}, lines)
 
@@ -178,8 +178,8 @@ def show(
     if table:
         from pril.inference import infer
 
-        found = infer(loaded.model, per=per or "unit")
-        printer.result(found.to_dict(), str(found).splitlines())
+        inference = infer(loaded.model, per=per or "unit")
+        printer.result(inference.to_dict(), str(inference).splitlines())
         return
     learner = loaded.learner
     thresholds, intercept = getattr(learner, "thresholds_", None), loaded.intercept
@@ -212,11 +212,11 @@ def _coarsening(learner: OrdinalLearner) -> dict[str, Any] | None:
     """Return how classes become ranges, as a learner found it, as plain data."""
     from pril.core.coarsening import offset_name
 
-    found = words.coarsening_of(learner)
-    return found and {
-        "mechanism": found.mechanism,
-        "shares": {offset_name(*way): share for way, share in found.shares.items()},
-        "evidence": found.evidence,
+    coarsening = words.coarsening_of(learner)
+    return coarsening and {
+        "mechanism": coarsening.mechanism,
+        "shares": {offset_name(*way): share for way, share in coarsening.shares.items()},
+        "evidence": coarsening.evidence,
     }
 
 
@@ -270,11 +270,11 @@ def _grouped(
         column, word = words.get(name, (name, ""))
         groups.setdefault((name in words, column), []).append((word, weight))
     named: list[tuple[str, Any]] = []
-    for (is_worded, column), own in groups.items():
+    for (is_worded, column), members in groups.items():
         if is_worded:
-            named += [(column, None), *((f"  {word}", weight) for word, weight in own)]
+            named += [(column, None), *((f"  {word}", weight) for word, weight in members)]
         else:
-            named += [(column, weight) for _, weight in own]
+            named += [(column, weight) for _, weight in members]
     return named
 
 

@@ -175,8 +175,8 @@ def model_of_features(
     """Return the model, which knows its features: X without rows, or None to read a block."""
     if features is None:
         task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
-        found: Learner = cluster.compute(task, "reading the features of the first block")
-        return found
+        reader: Learner = cluster.compute(task, "reading the features of the first block")
+        return reader
     model.engine.read(model, features, reset=True, min_rows=0)
     return model
 

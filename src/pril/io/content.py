@@ -182,7 +182,7 @@ class LabelsNode(_Object, tag="labels"):
         return array
 
 
-def _range(left: str, right: str, closed: Any) -> Any:
+def _range(left: str, right: str, closed: str) -> Any:
     """Return a range of numbers from its two ends and the name of the ends that it holds."""
     from pandas import Interval
 
@@ -265,7 +265,7 @@ class ContentWriter:
         items = list(zip(keys, map(self.value, value.values()), strict=True))
         return DictNode(dict(items) if all(type(key) is str for key in keys) else items)
 
-    def _estimator(self, value: Any) -> EstimatorNode | ForeignNode:
+    def _estimator(self, value: object) -> EstimatorNode | ForeignNode:
         described = TYPES.get(type(value).__name__)
         if described is not None and issubclass(described.load(), type(value)):
             return self._described(value, described)
@@ -302,7 +302,7 @@ class ContentWriter:
         }
 
 
-def read_content(plain: Any, members: dict[str, bytes], foreign: list[Any]) -> Any:
+def read_content(plain: object, members: dict[str, bytes], foreign: list[Any]) -> Any:
     """Return the content of a file, which must use all arrays and foreign steps in the file."""
     reader = ContentReader(Members(members), dict(enumerate(foreign)))
     content = reader.value(plain, "content")
@@ -318,7 +318,7 @@ class ContentReader:
     arrays: Members
     foreign: dict[int, Any]  # estimators of other libraries
 
-    def value(self, plain: Any, at: str) -> Any:
+    def value(self, plain: object, at: str) -> Any:
         """Return the value that a header holds at a place."""
         if isinstance(plain, list):
             return [self.value(item, f"{at}.{i}") for i, item in enumerate(plain)]
@@ -354,10 +354,10 @@ class ContentReader:
         if node.learned is None and described.learned:
             return estimator
         learned = self._fields(node.learned, described.learned, f"{at}.learned")
-        known = {name: part for name, part in learned.items() if part is not None}
+        present = {name: part for name, part in learned.items() if part is not None}
         with _naming(at):
-            if known:
-                estimator.__setstate__({**vars(estimator), **known})
+            if present:
+                estimator.__setstate__({**vars(estimator), **present})
             described.check(estimator, f"{at}.learned")
         return estimator
 
@@ -365,12 +365,12 @@ class ContentReader:
         keys = {name: name.strip("_") for name in kinds}
         if plain is None or set(plain) != set(keys.values()):
             raise wrong(at, f"an object with the keys {', '.join(keys.values())}", plain)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         sizes: dict[str, int] = {}
         for name, key in keys.items():
-            found[name] = self.value(plain[key], f"{at}.{key}")
-            check_kind(kinds[name], found[name], f"{at}.{key}", sizes)
-        return found
+            values[name] = self.value(plain[key], f"{at}.{key}")
+            check_kind(kinds[name], values[name], f"{at}.{key}", sizes)
+        return values
 
 
 @contextmanager

@@ -95,9 +95,9 @@ def trusted_types() -> tuple[str, ...]:
 
 def _repacked(data: bytes) -> bytes:
     """Return an archive uncompressed, and the archives in it too: a sparse matrix is one."""
-    found = archive.unpack(data, compressed=True)
+    members = archive.unpack(data, compressed=True)
     return archive.pack(
-        {name: _repacked(part) if _is_archive(part) else part for name, part in found.items()}
+        {name: _repacked(part) if _is_archive(part) else part for name, part in members.items()}
     )
 
 
@@ -107,8 +107,8 @@ def _is_archive(member: bytes) -> bool:
 
 def _check_archive(member: bytes) -> None:
     """Refuse a member that skops could not read in time or memory that the file's size bounds."""
-    found = archive.unpack(member)
-    for part in filter(_is_archive, found.values()):
+    members = archive.unpack(member)
+    for part in filter(_is_archive, members.values()):
         archive.unpack(part)
     # Objects with one number are one object to skops. Each must be described in full wherever it
     # occurs, as skops does, or a short file could describe a tree that no computer can walk.
@@ -120,4 +120,4 @@ def _check_archive(member: bytes) -> None:
             raise InputError("two objects share an id")
         return node
 
-    json.loads(found["schema.json"], object_hook=check)
+    json.loads(members["schema.json"], object_hook=check)

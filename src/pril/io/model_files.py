@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pril import __version__
 from pril.errors import InputError, InputTypeError, import_extra, is_bug, shown
@@ -22,6 +22,9 @@ from pril.io import archive
 from pril.io.archive import remove_leftovers as remove_leftovers
 from pril.io.archive import replace_file as replace_file
 from pril.io.content import ContentWriter, Header, Kind, from_json, read_content, to_json
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 __all__ = ["load", "load_notes", "save", "trusted_types"]
 
@@ -44,7 +47,9 @@ class About(NamedTuple):
     notes: dict[str, Any]
 
 
-def save(model: Any, path: str | PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
+def save(
+    model: BaseEstimator, path: str | PathLike[str], *, notes: dict[str, Any] | None = None
+) -> None:
     """Write a fitted model to a file.
 
     The file appears whole or not at all: a failure leaves an older file of that name as it was.
@@ -146,10 +151,10 @@ def load_notes(
     begun = _unpack(saved)[0].notes
     origin = {name: note for name, note in begun.items() if name != USER}
     if Path(path).exists():
-        own = _unpack(path)[0].notes
-        finished = own.get("finished")
+        notes = _unpack(path)[0].notes
+        finished = notes.get("finished")
         if isinstance(finished, dict) and finished.get("origin") == origin:
-            return user_notes(own, path)  # killed when it had replaced the model
+            return user_notes(notes, path)  # killed when it had replaced the model
     return user_notes(begun, saved)
 
 
@@ -337,7 +342,7 @@ def _as_damage(path: str | PathLike[str], kind: type[Exception] = Exception) -> 
         raise InputError(message) from None
 
 
-def _check_fitted(model: Any) -> None:
+def _check_fitted(model: BaseEstimator) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     from pril.bases.parts import Parts
@@ -361,7 +366,7 @@ def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 # --- Notes of a user: a small JSON object ---------------------------------------------------------
 
 
-def check_notes(notes: Any) -> dict[str, Any]:
+def check_notes(notes: object) -> dict[str, Any]:
     """Return notes, if JSON has all that is in them and they are small; refuse others by place."""
     if type(notes) is not dict:
         raise InputTypeError(f"notes must be a dict, got {shown(notes)}")

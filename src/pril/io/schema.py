@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -23,12 +23,23 @@ from msgspec import Meta, Struct
 from pril.core.registry import LEARNERS
 from pril.errors import InputError, shown
 
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+    from pril.core.arrays import Array
+    from pril.features import PolynomialMap
+    from pril.learners.kernel_pril import KernelPRIL
+    from pril.learners.ordered_boosting import OrderedBoosting
+    from pril.learners.ordered_logit import OrderedLogit
+    from pril.online.learning import OnlineClassifier
+    from pril.ranges import PredictionRanges
+
 Sizes = dict[str, int]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Number = Annotated[float, Meta(ge=-1e308, le=1e308)]
 
 
-def convert(plain: Any, kind: Any, at: str) -> Any:
+def convert(plain: object, kind: Any, at: str) -> Any:
     """Return a value as a type that msgspec checks; `at` names the place in errors."""
     try:
         return msgspec.convert(plain, kind)
@@ -37,12 +48,12 @@ def convert(plain: Any, kind: Any, at: str) -> Any:
         raise InputError(f"{at}{inside.strip('`$')}: {reason.replace('`', '')}") from None
 
 
-def wrong(at: str, expected: str, value: Any) -> InputError:
+def wrong(at: str, expected: str, value: object) -> InputError:
     """Return an error that names the place of a value."""
     return InputError(f"{at} must be {expected}, not {shown(value)}")
 
 
-def is_csr(value: Any) -> bool:
+def is_csr(value: object) -> bool:
     """Tell whether rows are sparse."""
     return getattr(value, "format", None) == "csr"
 
@@ -50,7 +61,7 @@ def is_csr(value: Any) -> bool:
 # --- Kinds ---------------------------------------------------------------------------------------
 
 
-def check_kind(kind: Any, value: Any, at: str, sizes: Sizes) -> None:
+def check_kind(kind: Any, value: object, at: str, sizes: Sizes) -> None:
     """Refuse a value that is not of a kind; `at` is its place in the header."""
     if hasattr(kind, "check"):
         kind.check(value, at, sizes)
@@ -68,7 +79,7 @@ class Maybe(Struct, frozen=True):
 
     kind: Any
 
-    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+    def check(self, value: object, at: str, sizes: Sizes) -> None:
         if value is not None:
             check_kind(self.kind, value, at, sizes)
 
@@ -93,7 +104,7 @@ class Numbers(Struct, frozen=True):
     also: Callable[[Any], Any] = np.isfinite  # which numbers are right besides finite ones
     any_order: bool = False
 
-    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+    def check(self, value: object, at: str, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray):
             raise wrong(at, "an array", value)
         expected: tuple[Any, ...] = tuple(self.shape.split())
@@ -136,7 +147,7 @@ class LabelArray(Struct, frozen=True):
     of: str
     required: bool = False
 
-    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+    def check(self, value: object, at: str, sizes: Sizes) -> None:
         if value is None and not self.required:
             return
         if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0:
@@ -159,14 +170,14 @@ class PerGroup(Struct, frozen=True):
     array: Numbers
     value: Any
 
-    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+    def check(self, value: object, at: str, sizes: Sizes) -> None:
         check_kind(self.array if "groups" in sizes else self.value, value, at, sizes)
 
 
 class Step:
     """An estimator, or what stands for none in a pipeline."""
 
-    def check(self, value: Any, at: str, sizes: Sizes) -> None:
+    def check(self, value: object, at: str, sizes: Sizes) -> None:
         if not hasattr(value, "get_params") and value not in (None, "passthrough"):
             raise wrong(at, "an estimator", value)
 
@@ -248,7 +259,7 @@ SUPPORT = {
 }
 
 
-def _check_learner(learner: Any, at: str) -> None:
+def _check_learner(learner: OnlineClassifier, at: str) -> None:
     fixed = learner.learned_with_
     check_kind(dict.fromkeys(learner.fixed_parameters, Any), fixed, f"{at}.learned_with", {})
     _check_as_learned(learner)
@@ -257,7 +268,7 @@ def _check_learner(learner: Any, at: str) -> None:
         raise InputError(f"{at}.memory must have a mean if it averages, and only then")
 
 
-def _check_maximum(learner: Any, at: str) -> None:
+def _check_maximum(learner: OrderedLogit, at: str) -> None:
     _check_learner(learner, at)
     covariance = getattr(learner, "maximum_", {}).get("covariance", np.empty((0, 0)))
     expected = learner.n_features_in_ + len(learner.order_) - 1
@@ -279,14 +290,14 @@ def _check_maximum(learner: Any, at: str) -> None:
         raise wrong(f"{at}.maximum.phi", "numbers of the mechanism", known["phi"])
 
 
-def _check_ends(ends: Any, n_classes: int, at: str) -> None:
+def _check_ends(ends: Array, n_classes: int, at: str) -> None:
     """Refuse what are not kinds of labels, in their order."""
     codes = ends @ np.array([n_classes, 1]) if ends.shape[1] == 2 else np.zeros(2)
     if (np.diff(codes) <= 0).any() or (np.diff(ends) < 0).any() or (ends >= n_classes).any():
         raise wrong(at, "different pairs of ascending ranks", ends)
 
 
-def _check_kernel(learner: Any, at: str) -> None:
+def _check_kernel(learner: KernelPRIL, at: str) -> None:
     _check_learner(learner, at)
     before, memory = _check_as_learned(learner), learner.memory_
     if (memory.source >= memory.origin).any():
@@ -304,7 +315,7 @@ def _check_as_learned(estimator: Any, _: str = "") -> Any:
     return build(type(estimator), parameters)
 
 
-def _check_ranges(ranges: Any, at: str) -> None:
+def _check_ranges(ranges: PredictionRanges, at: str) -> None:
     if not hasattr(ranges, "margin_"):
         return
     groups: Any = getattr(ranges, "groups_", None)
@@ -332,7 +343,7 @@ FOREST = {
 }
 
 
-def _check_boosting(learner: Any, at: str) -> None:
+def _check_boosting(learner: OrderedBoosting, at: str) -> None:
     from pril.learners.boosting.forest_engine import check_background, check_forest
 
     cut, n_features = learner.thresholds_, learner.n_features_in_
@@ -389,7 +400,7 @@ MOMENTS = {
 }
 
 
-def _check_map(estimator: Any, at: str) -> None:
+def _check_map(estimator: PolynomialMap, at: str) -> None:
     n_features, size = estimator.n_features_in_, estimator.n_output_features_
     degree, n_terms = estimator.degree, n_features - (estimator.coef0 == 0)
     if degree > LARGEST_DEGREE or math.comb(n_terms + degree, degree) != size:
@@ -408,7 +419,7 @@ def _check_encoder(encoder: Any, at: str) -> None:
         raise wrong(f"{at}.counts", "a number for each of the words", counts)
 
 
-def _check_pipeline(pipeline: Any, _: str) -> None:
+def _check_pipeline(pipeline: Pipeline, _: str) -> None:
     from pril.core.scikit import validate_steps
 
     validate_steps(pipeline)

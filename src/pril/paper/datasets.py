@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import zscore
 from sklearn.utils import Bunch, check_random_state
 
+from pril.core.arrays import Array, Seed
 from pril.errors import InputError, MissingFileError, UnavailableError, import_extra
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ SHA256 = {
 
 
 def make_synthetic(
-    n_samples: int = 10_000, *, noise: float = 0.125, random_state: Any = None
+    n_samples: int = 10_000, *, noise: float = 0.125, random_state: Seed = None
 ) -> Table:
     """Generate the paper's synthetic set: five ranks of a saddle over the unit square.
 
@@ -73,7 +74,7 @@ def make_synthetic(
 def load_abalone(
     *,
     sex: Literal["code", "one-hot"] = "code",
-    folder: Any = None,
+    folder: str | Path | None = None,
     return_X_y: bool = True,
     as_frame: bool = False,
 ) -> Any:
@@ -121,7 +122,7 @@ def load_parkinsons(
     *,
     drop: Literal["subject", "motor"] = "subject",
     parts: Literal["width", "deciles"] = "width",
-    folder: Any = None,
+    folder: str | Path | None = None,
     return_X_y: bool = True,
     as_frame: bool = False,
 ) -> Any:
@@ -176,7 +177,7 @@ def load_parkinsons(
 
 
 def _returned(
-    X: Any, y: Any, names: list[str], ranks: list[str], return_X_y: bool, as_frame: bool
+    X: Array, y: Array, names: list[str], ranks: list[str], return_X_y: bool, as_frame: bool
 ) -> Any:
     """Return a data set in the form that scikit-learn's loaders have."""
     frame = None
@@ -185,14 +186,14 @@ def _returned(
             import pandas as pd
         except ImportError as error:
             raise ImportError("as_frame=True needs pandas: pip install pandas") from error
-        X, y = pd.DataFrame(X, columns=names), pd.Series(y, name="rank")
-        frame = X.assign(rank=y)
+        frame = pd.DataFrame(X, columns=names).assign(rank=y)
+    data, target = (X, y) if frame is None else (frame[names], frame["rank"])
     if return_X_y:
-        return X, y
-    return Bunch(data=X, target=y, frame=frame, feature_names=names, target_names=ranks)
+        return data, target
+    return Bunch(data=data, target=target, frame=frame, feature_names=names, target_names=ranks)
 
 
-def _find(source: str, folder: Any) -> Path:
+def _find(source: str, folder: str | Path | None) -> Path:
     """Return the path of a file of UCI's, downloaded if it is in none of the folders."""
     name = source.rpartition("/")[2]
     place = os.environ.get("PRIL_DATA") if folder is None else folder

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import clone
 
 from pril.core.arrays import Array
 from pril.errors import MissingFileError, OverflowedError, UnavailableError
@@ -22,10 +23,12 @@ from pril.evaluate import progressive
 from pril.features import PolynomialMap
 from pril.labels import make_intervals
 from pril.learners.linear import PRIL, MulticlassPerceptron, PassiveAggressive, PRank, WidrowHoff
+from pril.online.learning import OnlineClassifier
 from pril.paper.datasets import load_abalone, load_parkinsons, make_synthetic
 from pril.reporting import template
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["Curve", "Settings", "draw", "figure1", "figure2", "figure3", "judge", "reproduce"]
@@ -69,6 +72,7 @@ CLAIMS = {
     "C6": "Training with no interval labels gives the largest loss, each on labels of its share.",
 }
 ALIKE = 0.10  # relative difference up to which two learners are "about as good"
+Advance = Callable[[], None] | None  # what a repetition ends with
 Which = Literal["figure1", "figure2", "figure3", "all"]
 PAGES = (  # a template, the file made of it, and the macros that it uses
     ("paper.html", "report.html", "parts.html"),
@@ -157,7 +161,7 @@ class Trial(NamedTuple):
     """One curve to compute: a learner, its labels, and what it is judged on."""
 
     name: str
-    learner: Any
+    learner: OnlineClassifier
     kind: Literal[0, 1, 2] = 0  # label type; 0: exact
     fraction: float = 0.0
     judged_on_exact: bool = True
@@ -170,9 +174,8 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
         target = make_intervals(
             y, trial.kind, trial.fraction, classes=classes, random_state=_generator(chosen)
         )
-    learner = type(trial.learner)(**trial.learner.get_params())
     try:
-        progress = progressive(learner, X, target, classes)
+        progress = progressive(clone(trial.learner), X, target, classes)
     except OverflowedError:  # the step is too large: its loss counts as infinite
         return np.full(len(y), np.inf)
     return np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
@@ -187,7 +190,12 @@ def _run(data: str, trials: list[Trial], variant: str, key: list[int], rounds: A
 
 
 def curves(
-    data: str, trials: list[Trial], settings: Settings, variant: str = "", *, advance: Any = None
+    data: str,
+    trials: list[Trial],
+    settings: Settings,
+    variant: str = "",
+    *,
+    advance: Advance = None,
 ) -> list[Curve]:
     """Run trials on a data set and return their curves."""
     n_rounds = 10_000 if data == SYNTHETIC else len(_table(data, variant)[1])
@@ -267,7 +275,10 @@ def comparison_trials() -> list[Trial]:
 
 
 def figure2(
-    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Any = None
+    settings: Settings,
+    data_sets: tuple[str, ...] = DATA_SETS,
+    *,
+    advance: Advance = None,
 ) -> list[Curve]:
     """Run Figure 2: average interval loss against rounds, for each share of interval labels.
 
@@ -300,7 +311,10 @@ def figure2(
 
 
 def figure3(
-    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Any = None
+    settings: Settings,
+    data_sets: tuple[str, ...] = DATA_SETS,
+    *,
+    advance: Advance = None,
 ) -> list[Curve]:
     """Run Figure 3: average absolute error on exact labels, PRIL against the baselines.
 
@@ -441,13 +455,14 @@ def _figure(title: str, width: float, height: float) -> Figure:
     return figure
 
 
-def _add_legend(ax: Any, **options: Any) -> None:
+def _add_legend(ax: Axes, **options: Any) -> None:
     """Explain below the figure what the axes show."""
-    place: dict[str, Any] = {"loc": "outside lower center", "fontsize": 9, "frameon": False}
-    ax.figure.legend(*ax.get_legend_handles_labels(), **place, **options)
+    handles, labels = ax.get_legend_handles_labels()
+    place: Literal["outside lower center"] = "outside lower center"
+    ax.figure.legend(handles, labels, loc=place, fontsize=9, frameon=False, **options)
 
 
-def _band(ax: Any, curve: Curve, color: Any, style: str, label: str) -> None:
+def _band(ax: Axes, curve: Curve, color: str | Array, style: str, label: str) -> None:
     """Draw a curve with a band of two standard errors."""
     ax.plot(curve.rounds, curve.mean, style, color=color, linewidth=1.4, label=label)
     low, high = curve.mean - 2 * curve.error, curve.mean + 2 * curve.error

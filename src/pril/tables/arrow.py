@@ -322,7 +322,7 @@ def misread_number(cells: pa.Array, *, typed: bool) -> int:
     candidates = [pc.and_not(like, plain)]  # rather a number with marks than any other word
     if not typed:
         candidates += [pc.invert(plain), pc.is_valid(cells)]
-    rows = (pc.index(found, True).as_py() for found in candidates)
+    rows = (pc.index(mask, True).as_py() for mask in candidates)
     return next((row for row in rows if row >= 0), -1)
 
 
@@ -347,13 +347,13 @@ def hint_of_marks(cells: pa.Array) -> str:
     """
     trimmed = pc.ascii_trim_whitespace(cells.drop_null())
     like = trimmed.filter(pc.match_substring_regex(trimmed, MARKED_NUMBER))
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for decimal, thousands in ((d, t) for d in ".," for t in GROUPS if t != d):
         groups, number = number_patterns(decimal, thousands)
         if len(like) and pc.all(pc.match_substring_regex(like, number)).as_py():
             digits = re.sub(groups, "", like[0].as_py()) if groups else like[0].as_py()
-            found.setdefault(digits.replace(decimal, "."), f"{decimal}{thousands}")
-    return "|".join(["decimal", *found.values()])
+            pairs.setdefault(digits.replace(decimal, "."), f"{decimal}{thousands}")
+    return "|".join(["decimal", *pairs.values()])
 
 
 def with_nulls(cells: pa.Array, mask: pa.Array) -> pa.Array:

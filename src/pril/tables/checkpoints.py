@@ -22,9 +22,9 @@ from pril.metrics import Evaluation
 @contextmanager
 def hold(lock: Path, subject: str) -> Iterator[None]:
     """Hold a lock file; refuse at once if another process does. A killed process holds nothing."""
-    own = FileLock(lock, timeout=0)
+    held_file = FileLock(lock, timeout=0)
     try:
-        own.acquire()
+        held_file.acquire()
     except Timeout:
         raise InputError(f"{subject} is in use by another process: wait until it ends") from None
     try:
@@ -34,7 +34,7 @@ def hold(lock: Path, subject: str) -> Iterator[None]:
         # keeps a file that is open; there the release removes it.
         with suppress(PermissionError):
             lock.unlink(missing_ok=True)
-        own.release()
+        held_file.release()
 
 
 def lock_of(file: Path) -> Path:

@@ -164,8 +164,8 @@ class ClusterRun(Run):
         super().__init__(table, task, lambda *_: None)
         self.client, self.shows_progress = client, shows_progress
         self.pieces = [
-            Piece(own, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
-            for k, (own, first, rows) in enumerate(table.pieces())
+            Piece(part, first, rows, replace(task, seed=task.seed + (0 if task.groups else k)))
+            for k, (part, first, rows) in enumerate(table.pieces())
         ]
 
     def survey_table(self) -> None:

@@ -335,8 +335,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def reference_words(self) -> dict[str, str]:
         """The most frequent word of each column, the first of several."""
         check_is_fitted(self, "numbers_")
-        found = {name: np.argmax(counts) for name, counts in self.counts_.items() if counts}
-        return {name: self.words_[name][at] for name, at in found.items()}
+        places = {name: np.argmax(counts) for name, counts in self.counts_.items() if counts}
+        return {name: self.words_[name][at] for name, at in places.items()}
 
     def centre_words(
         self, weights: Array, *, at: Literal["mean", "reference"] = "mean"
@@ -364,12 +364,12 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "numbers_")
         centred, shared, first = weights.copy(), np.zeros(weights.shape[:-1]), len(self.numbers_)
         for counts in [] if self.codes else filter(None, self.counts_.values()):
-            own = slice(first, first := first + len(counts))
+            of_column = slice(first, first := first + len(counts))
             share = np.array(counts) / max(sum(counts), 1)
             if at == "reference":
                 share = np.eye(len(counts))[np.argmax(counts)]
-            mean = weights[..., own] @ share
-            centred[..., own] -= mean[..., np.newaxis]
+            mean = weights[..., of_column] @ share
+            centred[..., of_column] -= mean[..., np.newaxis]
             shared += mean
         return centred, shared
 
@@ -389,7 +389,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "numbers_")
         batch = self._read(X)
         words = self.words_.items()
-        codes = [_codes_of(batch, name, own).fill_null(-1).to_numpy() for name, own in words]
+        codes = [_codes_of(batch, *column).fill_null(-1).to_numpy() for column in words]
         return to_features(self, _numbers_of(self, batch).T, codes, scales_of(self))
 
     def units(self) -> Array:
@@ -429,8 +429,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         unseen = {}
         for name, words in self.words_.items():
             cells = arrow.read_words(arrow.column(self._read(X), name), name)
-            known = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
-            row = pc.index(known, False).as_py()
+            is_seen = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
+            row = pc.index(is_seen, False).as_py()
             if row >= 0:
                 unseen[name] = (row, cells[row].as_py())
         return unseen
@@ -454,9 +454,8 @@ def _codes_of(batch: pa.RecordBatch, name: str, words: list[str]) -> pa.Array:
 
 def count_words(cells: pa.Array) -> dict[str, int]:
     """Return how often each word occurs; missing ones are not counted."""
-    found = pc.value_counts(cells.drop_null())
-    pairs = zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True)
-    return dict(pairs)
+    words, counts = pc.value_counts(cells.drop_null()).flatten()
+    return dict(zip(words.to_pylist(), counts.to_pylist(), strict=True))
 
 
 def no_moments(n: int) -> Moments:
@@ -550,9 +549,9 @@ def to_features(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scal
     if not is_dense(encoder):
         indicators = [sparse.csr_array(numbers)]
         for code, words in zip(codes, encoder.words_.values(), strict=True):
-            known = code >= 0
-            start = np.concatenate([[0], np.cumsum(known)])
-            cells = (np.ones(start[-1]), code[known], start)
+            has_word = code >= 0
+            start = np.concatenate([[0], np.cumsum(has_word)])
+            cells = (np.ones(start[-1]), code[has_word], start)
             indicators.append(sparse.csr_array(cells, shape=(rows, len(words))))
         return sparse.hstack(indicators, format="csr")
     if not codes:
@@ -560,8 +559,8 @@ def to_features(encoder: ColumnEncoder, numbers: Array, codes: list[Array], scal
     features = np.zeros((rows, n_features_of(encoder)))
     features[:, :n] = numbers
     for code, words in zip(codes, encoder.words_.values(), strict=True):
-        found = np.flatnonzero(code >= 0)
-        features[found, n + code[found]] = 1.0
+        rows_with_word = np.flatnonzero(code >= 0)
+        features[rows_with_word, n + code[rows_with_word]] = 1.0
         n += len(words)
     return features
 
@@ -683,4 +682,4 @@ class RowEncoder:
 
 
 def _places(words: dict[str, list[str]]) -> dict[str, dict[str | None, int]]:
-    return {name: {word: k for k, word in enumerate(own)} for name, own in words.items()}
+    return {name: {word: k for k, word in enumerate(choices)} for name, choices in words.items()}

@@ -207,13 +207,14 @@ class Table:
     def batches(self, columns: list[str], start: int = 0) -> Iterator[pa.RecordBatch]:
         """Return the rows from a row on, in batches of any size."""
         row = 0  # the first of the file
-        own = [name for name in columns if name not in self.partitions]
-        own = own or [name for name in self.schema.names if name not in self.partitions][:1]
+        in_files = [name for name in columns if name not in self.partitions]
+        if not in_files:  # any column tells how many rows there are
+            in_files = [name for name in self.schema.names if name not in self.partitions][:1]
         for k, file in enumerate(self.files):
             self.begin_file(file, row)
             n_rows = sum(self.groups[k]) if self.groups else 0
             with naming_file(self.name_of(file)):
-                for first, batch in FORMATS[self.format].read(self, file, own, start - row):
+                for first, batch in FORMATS[self.format].read(self, file, in_files, start - row):
                     n_rows = first + batch.num_rows
                     if row + n_rows > start:
                         batch = self._with_partitions(k, batch, columns)
@@ -236,10 +237,10 @@ class Table:
         """
         pieces: list[tuple[Table, int, int | None]] = []
         for k, file in enumerate(self.files):
-            own = {name: [cells[k]] for name, cells in self.partitions.items()}
+            partitions = {name: [cells[k]] for name, cells in self.partitions.items()}
             groups = self.groups[k : k + 1]
             whole = replace(self, files=[file.resolve()], name=self.name_of(file), stamps={})
-            alone = replace(whole, groups=groups, partitions=own)
+            alone = replace(whole, groups=groups, partitions=partitions)
             first = last = 0
             for rows in groups[0] if groups else ():
                 if last > first and last + rows - first > PIECE_ROWS:

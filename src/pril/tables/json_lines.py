@@ -72,9 +72,9 @@ def _read_slowly(line: bytes, row: int) -> dict[str, Any]:
     reason = f"not a JSON object: {start}"
     try:
         text = without_marks(line).decode()
-        found = json.loads(text, parse_int=_integer, object_pairs_hook=_object)
-        if isinstance(found, dict):
-            return found
+        value = json.loads(text, parse_int=_integer, object_pairs_hook=_object)
+        if isinstance(value, dict):
+            return value
     except UnicodeDecodeError:
         reason = f"not UTF-8: {line[:LONGEST]!r}"
     except RowError as error:  # of `_object`
@@ -284,8 +284,8 @@ class Codec:
 
         It is a ValueError if a key has a quote or a backslash, or must not be there.
         """
-        found = msgspec.json.decode(line, type=RAW)
-        names = list(dict.fromkeys([*self._columns, *found]))
+        keys = msgspec.json.decode(line, type=RAW)
+        names = list(dict.fromkeys([*self._columns, *keys]))
         if self._strict and not self._known.issuperset(names):
             raise InputError("a column that is not known")
         n_read = len(self._columns) - len(self._keys)  # the id is copied as it is written
@@ -322,7 +322,7 @@ class Codec:
     def answer(self, keys: list[str], rank: Array, numbers: Sequence[Array]) -> bytes:
         """Return the lines that answer some rows; the numbers are scores and probabilities."""
         classes = [self._classes[r] for r in rank.tolist()]
-        said = [classes, *(own.tolist() for own in numbers)]
+        said = [classes, *(column.tolist() for column in numbers)]
         columns = [keys, *said] if self._keys else said
         cells = tuple(chain.from_iterable(zip(*columns, strict=True)))
         return (self._answer * len(rank) % cells).encode()

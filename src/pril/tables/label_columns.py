@@ -105,8 +105,8 @@ class LabelColumns(NamedTuple):
             case RangeTexts():
                 if classes is None:
                     raise InputError("ranges of classes as text need the classes", hint="classes")
-                known = guessed_classes(classes)
-                return cls(kind, any(isinstance(name, str) for name in known), known)
+                order = guessed_classes(classes)
+                return cls(kind, any(isinstance(name, str) for name in order), order)
             case Edges() if as_words:
                 raise TableError(
                     f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
@@ -178,14 +178,14 @@ class LabelColumns(NamedTuple):
         The edges are found, if they are not given; texts that cannot be read are refused.
         """
         kind: Any = self.kind
-        found = brackets.Brackets(
+        texts_read = brackets.Brackets(
             texts, (), "y", kind.spelling, kind.edges or (), place, "bracket_"
         )
-        low, edges, high = (None, kind.edges, None) if kind.edges else found.ends.span()
+        low, edges, high = (None, kind.edges, None) if kind.edges else texts_read.ends.span()
         if not edges:
             reason = "there is only one bracket, so there is nothing to learn"
             raise RowError("y", min(texts.values()), reason, hint="edges")
-        kind = replace(kind, edges=tuple(edges), low=low, high=high, spelling=found.spelling)
+        kind = replace(kind, edges=tuple(edges), low=low, high=high, spelling=texts_read.spelling)
         return self._replace(kind=kind).in_brackets()
 
     @property
@@ -250,8 +250,8 @@ class LabelColumns(NamedTuple):
         votes = read_labels(batch, self.names, text=self.text)
         _, first = np.unique(votes.values, return_index=True)
         cells = [divmod(at, len(self.names)) for at in first.tolist()]
-        found = {votes.cell(row, rater): row for row, rater in cells}
-        return {vote: row for vote, row in found.items() if vote is not None}
+        first_rows = {votes.cell(row, rater): row for row, rater in cells}
+        return {vote: row for vote, row in first_rows.items() if vote is not None}
 
     def _read_ranges(self, batch: pa.RecordBatch) -> ranking.Labels:
         """Return ranges of classes, as people write them, as labels."""
@@ -277,14 +277,16 @@ class LabelColumns(NamedTuple):
             return ranking.read(arrow.with_nulls(words, pc.is_in(words, silent)))
         rows = np.unique(codes, return_index=True)[1][-len(texts) :]  # the first of each text
         first = dict(zip(texts, rows.tolist(), strict=False))
-        found = brackets.Brackets(first, missing, "y", kind.spelling, kind.edges, place, "bracket_")
-        classes = np.array([*found.classes(kind.edges).values(), ranking.NO_LABEL])
+        texts_read = brackets.Brackets(
+            first, missing, "y", kind.spelling, kind.edges, place, "bracket_"
+        )
+        classes = np.array([*texts_read.classes(kind.edges).values(), ranking.NO_LABEL])
         return ranking.labels_of(classes[codes], np.array(self.classes, dtype=object))
 
     def to_ranks(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
         if isinstance(self.kind, Brackets):
-            texts = [own[0] for own in cells]
+            texts = [row[0] for row in cells]
             labels = self.read(pa.RecordBatch.from_pydict({self.names[0]: texts}))
         else:
             labels = ranking.read(cells, columns=())
@@ -306,9 +308,9 @@ def read_labels(batch: pa.RecordBatch, names: Sequence[str], *, text: bool) -> r
         words = [arrow.read_words(arrow.column(batch, name), name) for name in names]
         return ranking.join([ranking.read(cells) for cells in words], "y")
     values = np.column_stack([_numbers(arrow.column(batch, name), name) for name in names])
-    known = values[~np.isnan(values)]
-    dtype = np.dtype(np.int64 if (known == np.floor(known)).all() else np.float64)
-    return ranking.Labels(values.astype(dtype) if known.size == values.size else values, dtype)
+    present = values[~np.isnan(values)]
+    dtype = np.dtype(np.int64 if (present == np.floor(present)).all() else np.float64)
+    return ranking.Labels(values.astype(dtype) if present.size == values.size else values, dtype)
 
 
 def _bracket_texts(cells: pa.Array, name: str) -> pa.Array:
@@ -342,10 +344,10 @@ def _distinct(words: pa.Array) -> tuple[list[str], Array]:
 def guessed_classes(classes: tuple[str, ...]) -> list[Any]:
     """Return classes, given as text, as numbers if all of them are numbers."""
     try:
-        known = typed_classes(classes, text=False)
+        order = typed_classes(classes, text=False)
     except InputError:
-        known = typed_classes(classes, text=True)
-    return known or []
+        order = typed_classes(classes, text=True)
+    return order or []
 
 
 def typed_classes(classes: tuple[str, ...] | None, *, text: bool) -> list[Any] | None:

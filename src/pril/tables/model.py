@@ -132,7 +132,9 @@ class LoadedModel:
         """Refuse a model without probabilities."""
         if not hasattr(self.learner, "predict_proba"):
             with_some = [
-                name for name, own in BY_COMMAND.items() if hasattr(own.load(), "predict_proba")
+                name
+                for name, learner in BY_COMMAND.items()
+                if hasattr(learner.load(), "predict_proba")
             ]
             raise InputError(
                 f"{self.path} holds {type(self.learner).__name__}, which has no probabilities; "
@@ -160,9 +162,9 @@ class LoadedModel:
             raise InputError(
                 f"{self.path} has not learned brackets of a number, so its classes have no numbers"
             )
-        known = (labels.low, labels.high) if isinstance(labels, Brackets) else (None, None)
+        ends = (labels.low, labels.high) if isinstance(labels, Brackets) else (None, None)
         return Scale(
-            labels.edges, known[0] if low is None else low, known[1] if high is None else high
+            labels.edges, ends[0] if low is None else low, ends[1] if high is None else high
         )
 
     @property
@@ -177,10 +179,10 @@ class LoadedModel:
 
     def learned_from(self, table: Table) -> FitNotes | None:
         """Return what is known of a table if the model learned from it, else None."""
-        known = self.notes.contents
-        if known is None or known.bytes != table.n_bytes:
+        learned = self.notes.contents
+        if learned is None or learned.bytes != table.n_bytes:
             return None
-        return self.notes if known == Contents(**table.contents()) else None
+        return self.notes if learned == Contents(**table.contents()) else None
 
     @property
     def columns(self) -> list[str]:
@@ -198,7 +200,9 @@ class LoadedModel:
         if self.encoder is not None:
             return [*self.encoder.words_, *self.encoder.ranks_]
         categories = {} if self.steps else getattr(self.learner, "categories_", {})
-        texts = [k for k, own in categories.items() if any(isinstance(one, str) for one in own)]
+        texts = [
+            k for k, choices in categories.items() if any(isinstance(one, str) for one in choices)
+        ]
         return [self.columns[int(k)] for k in texts]
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:

@@ -223,9 +223,9 @@ def open_url(url: str) -> tuple[Sequence[TableFile], PurePath | None]:
         if parts.scheme in WEB:
             return [_copy(_in_ascii(parts), url, PurePath(parts.path).suffixes)], None
         system, path = _store(url, LOOK_SECONDS)
-        found = system.get_file_info(path).type
+        kind = system.get_file_info(path).type
         system, path = _store(url, STORE_SECONDS)
-        if found == fs.FileType.File:
+        if kind == fs.FileType.File:
             return [RemoteFile(url, path, system)], None
         inside = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     if not inside:

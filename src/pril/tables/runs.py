@@ -153,8 +153,8 @@ class MaximumRun(Run):
         _check_moments(self, rows.moments)
         self.partly["moments"] = tuple(rows.moments)
         settings = self.model.settings()
-        found = fitting.fit(rows, settings, self.partly.get("search"), rows.watch)
-        self.model.learn_maximum(found, rows)
+        fit = fitting.fit(rows, settings, self.partly.get("search"), rows.watch)
+        self.model.learn_maximum(fit, rows)
 
 
 def _learned_labels(run: Run) -> tuple[Kinds, int]:
@@ -295,7 +295,9 @@ class BoostingRun(Run):
         """Learn from bins; the table is read for labels, for a sample, and for all bins."""
         model, words = self.model, self.survey.encoder.words_
         categories = zip(model.categorical_features, words.values(), strict=True)
-        model.categories_ = {str(k): [*map(float, range(len(own)))] for k, own in categories}
+        model.categories_ = {
+            str(k): [*map(float, range(len(choices)))] for k, choices in categories
+        }
         model.engine.read(model, np.empty((0, width)), reset=True, min_rows=0)
         model.order_ = self.encoded_labels.order
         intervals, weight, groups = _labels_and_weights(self, n_rows)
@@ -311,10 +313,10 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
         part = task.part(LEARN, first, cells)
         size = part.cells.num_rows
         with run.table.naming_rows(part.places, task.labels.columns):
-            own = task.read_weights(part.cells)
+            given = task.read_weights(part.cells)
             groups.append(task.read_groups(part.cells))
-            if own is not None:
-                weight[n : n + size] = read_weights(own, size)
+            if given is not None:
+                weight[n : n + size] = read_weights(given, size)
             counts, labels = weight[n : n + size] > 0.0, run.labels.read(part.cells)
             with naming_rows(np.flatnonzero(counts)):
                 ranks = ranking.encode(labels.take(counts), run.model.order_)[1]

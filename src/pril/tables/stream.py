@@ -186,9 +186,9 @@ class LineStream:
         """Add the columns and words of a line; the encoder's lists are replaced, not changed."""
         encoder: Any = self.model.encoder
         before, beside = _features_of(encoder), (*self.names, self.options.key, self.options.note)
-        known = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
+        names = {*encoder.numbers_, *encoder.words_, *encoder.left_out_, *beside}
         may_widen = not (self.options.strict and (encoder.numbers_ or encoder.words_))
-        kinds = self._codec.new_columns(line, known) if may_widen else {}
+        kinds = self._codec.new_columns(line, names) if may_widen else {}
         numbers = [name for name, kind in kinds.items() if kind == "number"]
         words: dict[str, list[Any]] = {name: [] for name in kinds if kinds[name] == "text"}
         encoder.numbers_ = [*encoder.numbers_, *numbers]
@@ -219,11 +219,13 @@ class LineStream:
         row_ids, unlike, cells = [], {}, self._codec.read(first)
         for j, name in enumerate(self._codec.features):
             with suppress(RowError):  # a cell from before the column became a feature
-                own = [row[j] for row in cells]
+                column = [row[j] for row in cells]
                 if name not in encoder.words_:
-                    if looks_like_row_id(json_lines.to_matrix([own], [name] * len(own))[0], name):
+                    if looks_like_row_id(
+                        json_lines.to_matrix([column], [name] * len(column))[0], name
+                    ):
                         row_ids.append(name)
-                elif share := hardly_alike(_words(own, name)):
+                elif share := hardly_alike(_words(column, name)):
                     unlike[name] = share
         warn_of_columns(NAME, row_ids, unlike, encoder.left_out_, hint="key")
 
@@ -293,13 +295,13 @@ class LineStream:
     def _intervals(self, cells: Cells) -> Array:
         """Return the labels of some rows."""
         start = len(self._codec.features)
-        stop, found = start + len(self.names), []
+        stop, intervals = start + len(self.names), []
         try:
             for row in cells:
-                found.append(self._interval_of(row[start:stop]))
+                intervals.append(self._interval_of(row[start:stop]))
         except RowError as error:
-            raise RowError(error.argument, len(found), error.reason, hint=error.hint) from None
-        return np.frombuffer(b"".join(found), np.int64).reshape(-1, 2)
+            raise RowError(error.argument, len(intervals), error.reason, hint=error.hint) from None
+        return np.frombuffer(b"".join(intervals), np.int64).reshape(-1, 2)
 
     def _interval_of(self, spelling: tuple[Any, ...]) -> bytes:
         """Return the interval of a label, from memory if it was read before."""
@@ -371,7 +373,7 @@ def _words(cells: list[Any], name: str) -> pa.Array:
 
 def _features_of(encoder: ColumnEncoder) -> list[tuple[str, str | None]]:
     """Return column and word of each feature, None for numbers."""
-    words = [(name, word) for name, own in encoder.words_.items() for word in own]
+    words = [(name, word) for name, choices in encoder.words_.items() for word in choices]
     return [*((name, None) for name in encoder.numbers_), *words]
 
 
@@ -572,7 +574,7 @@ class StreamRun:
         self._settle()
         checkpoint.notes = self.notes
         kept = {"evaluation": self.evaluation, "errors": self.errors, "position": self.position}
-        plain = {name: msgspec.to_builtins(own) for name, own in kept.items()}
+        plain = {name: msgspec.to_builtins(part) for name, part in kept.items()}
         checkpoint.save({"model": self.model.model, **plain})
 
     def _new_lines(self, lines: list[bytes]) -> list[bytes]:

@@ -128,8 +128,8 @@ class Task:
             row = int(np.argmax(words.is_null().to_numpy(zero_copy_only=False)))
             raise RowError("groups", row, f"column {self.groups!r}, the group, is missing")
         key = self.seed.to_bytes(8)
-        known = [blake2b(name.encode(), key=key) for name in words.dictionary.to_pylist()]
-        bits = [int.from_bytes(group.digest()[:8]) >> 11 for group in known]
+        digests = [blake2b(name.encode(), key=key) for name in words.dictionary.to_pylist()]
+        bits = [int.from_bytes(group.digest()[:8]) >> 11 for group in digests]
         numbers: Array = np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
         return numbers
 
@@ -172,10 +172,10 @@ class Task:
         self, classes: Array, class_weight: dict[Any, float] | None = None, **more: object
     ) -> Any:
         """Return the model before it has learned anything; refuse parameters that it lacks."""
-        known = BY_COMMAND[self.model]
-        kind, passes = known.load(), {"random_state": self.seed, **more}
+        learner = BY_COMMAND[self.model]
+        kind, passes = learner.load(), {"random_state": self.seed, **more}
         reserved = {"classes", "class_weight", "categorical_features", "offset", *passes}
-        if known.online and not known.maximises:
+        if learner.online and not learner.maximises:
             passes |= {"max_iter": self.epochs, "shuffle": self.shuffle}
             reserved |= {*passes, "tol", "n_iter_no_change"}
         free = sorted(set(kind().get_params()) - reserved)
@@ -538,7 +538,7 @@ class Survey:
     def merge(self, other: Survey) -> Survey:
         """Add what was learned from the rows that follow."""
         offset = self.start + self.rows - other.start
-        self.offsets += [offset + own for own in other.offsets]
+        self.offsets += [offset + start for start in other.offsets]
         if self.rows == 0:
             self.encoder, self.row_ids, self.unlike = other.encoder, other.row_ids, other.unlike
         elif other.rows:

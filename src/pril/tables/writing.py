@@ -32,8 +32,8 @@ def open_output(file: Path) -> Iterator[IO[bytes]]:
     """Open a file to write a table to; the old file stays until all is written."""
     with replace_file(file) as stream:
         if codec := codec_of(file):
-            own = os.fdopen(os.dup(stream.fileno()), "wb")  # it is closed at the end
-            with pa.CompressedOutputStream(own, codec) as zipped:
+            unzipped = os.fdopen(os.dup(stream.fileno()), "wb")  # it is closed at the end
+            with pa.CompressedOutputStream(unzipped, codec) as zipped:
                 yield zipped
         else:
             yield stream
@@ -122,10 +122,10 @@ def _csv_bytes(batch: pa.RecordBatch, style: CsvStyle, *, header: bool) -> bytes
     text, delimiter = pa.large_string(), style.delimiter
     cells = []
     for column in batch.columns:
-        own = column.cast(text)
+        column_text = column.cast(text)
         if arrow.kind_of(column.type) == "number":
-            own = pc.replace_substring(own, ".", style.decimal)
-        cells.append(_quoted_cells(own, delimiter))
+            column_text = pc.replace_substring(column_text, ".", style.decimal)
+        cells.append(_quoted_cells(column_text, delimiter))
     lines = pc.binary_join_element_wise(*cells, pa.scalar(delimiter, text))
     if header:
         names = _quoted_cells(pa.array(batch.schema.names, text), delimiter).to_pylist()

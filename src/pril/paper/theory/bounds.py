@@ -1,7 +1,4 @@
-"""Bounds on mistakes and regret, and how a run of a learner compares with them.
-
-Bounds are computed as fractions and rounded up.
-"""
+"""Bounds on mistakes and regret, as fractions rounded up, and how a run compares with them."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 
+from pril.core.arrays import FeaturesLike, LabelsLike
 from pril.core.words import html_table
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import Progress, progressive
@@ -44,8 +42,6 @@ __all__ = [
     "regret_bound",
 ]
 
-DIGITS = 6  # of a bound in print
-
 
 def log_rounded_up(n: int) -> Fraction:
     """Return a number that is not below the logarithm of an integer, by a float's last digit."""
@@ -56,11 +52,11 @@ def printed(bound: float) -> str:
     """Return a bound with six digits, rounded up."""
     if not math.isfinite(bound):
         return f"{bound}"
-    digits = Context(prec=DIGITS, rounding=ROUND_CEILING)
-    return f"{float(digits.create_decimal(Decimal(bound))):.{DIGITS}g}"
+    digits = Context(prec=6, rounding=ROUND_CEILING)
+    return f"{float(digits.create_decimal(Decimal(bound))):.6g}"
 
 
-def n_constraints(n_classes: Any, min_width: Any) -> int:
+def n_constraints(n_classes: object, min_width: object) -> int:
     """Return C = K - c - 1, the most constraints that a round can violate."""
     K = checked_count("n_classes", n_classes, 1)
     if not isinstance(min_width, Integral) or not 0 <= int(min_width) <= K - 1:
@@ -75,7 +71,7 @@ def checked_positive(name: str, value: float, *, zero: bool = False) -> float:
     return value
 
 
-def checked_count(name: str, value: Any, least: int) -> int:
+def checked_count(name: str, value: object, least: int) -> int:
     """Return an integer that must not be smaller than another."""
     if not isinstance(value, Integral) or int(value) < least:
         raise InputError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -122,13 +118,13 @@ def _over_squared_margin(value: Fraction, gamma: float) -> float:
 
 
 def general_mistake_bound(
-    X: Any,
-    y: Any,
+    X: FeaturesLike,
+    y: LabelsLike,
     w: ArrayLike,
     theta: ArrayLike,
     gamma: float | None = None,
     *,
-    classes: Any = None,
+    classes: ArrayLike | None = None,
 ) -> float:
     """Return Theorem 2's bound on the violated constraints of PRIL, for any comparator.
 
@@ -192,10 +188,8 @@ def general_mistake_bound(
     if gamma is not None:
         slope = 1.0 / float(checked_positive("gamma", gamma))
         return root(slope) * root(slope) * C if math.isfinite(slope) else math.inf
-    smallest = minimize_scalar(
-        root, bounds=(0.0, math.sqrt(len(margins)) / reach), method="bounded",
-        options={"xatol": 1e-12},
-    )  # fmt: skip
+    ends = (0.0, math.sqrt(len(margins)) / reach)
+    smallest = minimize_scalar(root, bounds=ends, method="bounded", options={"xatol": 1e-12})
     return min(root(0.0), float(smallest.fun)) ** 2 * C
 
 
@@ -343,13 +337,15 @@ def multiplicative_step(gamma: float, n_classes: int, min_width: int = 0) -> flo
 # --- Runs ----------------------------------------------------------------------------------------
 
 
-def run(estimator: Any, X: Any, y: Any, classes: Any) -> tuple[Any, Constraints, Progress]:
+def run(
+    estimator: PRIL | MPRIL, X: FeaturesLike, y: LabelsLike, classes: ArrayLike | None
+) -> tuple[PRIL | MPRIL, Constraints, Progress]:
     """Run a clone of a learner once over a stream; the theorems are about PRIL and M-PRIL only."""
     if not isinstance(estimator, (PRIL, MPRIL)):
         raise InputTypeError(
             f"there are bounds for PRIL and MPRIL only, got {type(estimator).__name__}"
         )
-    learner: Any = clone(estimator)
+    learner: PRIL | MPRIL = clone(estimator)
     stream = read_constraints(X, y, learner.classes if classes is None else classes)
     return learner, stream, progressive(learner, stream.X, stream.y, classes=stream.classes)
 
@@ -367,7 +363,14 @@ class Regret(NamedTuple):
     scaled_bound: float  # norm G sqrt(T)
 
 
-def regret(estimator: PRIL | MPRIL, X: Any, y: Any, norm: float, *, classes: Any = None) -> Regret:
+def regret(
+    estimator: PRIL | MPRIL,
+    X: FeaturesLike,
+    y: LabelsLike,
+    norm: float,
+    *,
+    classes: ArrayLike | None = None,
+) -> Regret:
     """Run a linear learner once over a stream and compare it with the best fixed model.
 
     The surrogate loss L_I^IMC is zero at w = 0, theta = 0 and never negative. So the best model in
@@ -461,24 +464,23 @@ class Audit:
         rows = [(*bound, bound.room) for bound in self.bounds]
         return pd.DataFrame(rows, columns=["name", "observed", "bound", "room"])
 
+    def _cells(self) -> list[list[str]]:
+        rows = (
+            [b.name, f"{b.observed:.6g}", printed(b.bound), f"{b.room:.1%}"] for b in self.bounds
+        )
+        return [["", "observed", "bound", "room"], *rows]
+
     def __str__(self) -> str:
         lines = [f"{name:<34}{_fact(name, value):>14}" for name, value in self.facts.items()]
-        lines += ["-" * 70, f"{'':<34}{'observed':>14}{'bound':>14}{'room':>8}"]
-        lines += [
-            f"{b.name:<34}{b.observed:>14.6g}{printed(b.bound):>14}{b.room:>8.1%}"
-            for b in self.bounds
-        ]
-        return "\n".join(lines)
+        bounds = ["{:<34}{:>14}{:>14}{:>8}".format(*cells) for cells in self._cells()]
+        return "\n".join([*lines, "-" * 70, *bounds])
 
     def _repr_html_(self) -> str:
         facts = [f"{name}: {_fact(name, value)}" for name, value in self.facts.items()]
-        lines = [
-            [b.name, f"{b.observed:.6g}", printed(b.bound), f"{b.room:.1%}"] for b in self.bounds
-        ]
-        return html_table([["", "observed", "bound", "room"], *lines], facts)
+        return html_table(self._cells(), facts)
 
 
-def _fact(name: str, value: Any) -> str:
+def _fact(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.startswith("margin") and value == 0:
@@ -486,7 +488,13 @@ def _fact(name: str, value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def audit(X: Any, y: Any, estimator: PRIL | MPRIL | None = None, *, classes: Any = None) -> Audit:
+def audit(
+    X: FeaturesLike,
+    y: LabelsLike,
+    estimator: PRIL | MPRIL | None = None,
+    *,
+    classes: ArrayLike | None = None,
+) -> Audit:
     """Run a learner once over a stream and compare it with every bound that applies.
 
     Parameters

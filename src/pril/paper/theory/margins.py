@@ -10,13 +10,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog, nnls
 from sklearn.utils import check_array
 
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.rows import check_cells
 from pril.errors import InputError
 from pril.labels import ranking
@@ -32,7 +33,7 @@ MOST_ORDERS = 10  # column orders to try when the solver returns a wrong answer
 # --- Rounding ------------------------------------------------------------------------------------
 
 
-def exactly(value: Any) -> Fraction:
+def exactly(value: float | Rational) -> Fraction:
     """Return a finite number as a fraction."""
     return Fraction(value) if isinstance(value, Rational) else Fraction(float(value))
 
@@ -104,7 +105,7 @@ def _squared_length(row: Array) -> Fraction:
     return Fraction(sum(squares), common**2)
 
 
-def read_constraints(X: Any, y: Any, classes: Any) -> Constraints:
+def read_constraints(X: FeaturesLike, y: LabelsLike, classes: ArrayLike | None) -> Constraints:
     """Return the constraints of the rows that have a label."""
     check_cells(X)
     X = check_array(X, dtype=np.float64)
@@ -151,12 +152,12 @@ class Margin:
 
 
 def margin(
-    X: Any,
-    y: Any,
+    X: FeaturesLike,
+    y: LabelsLike,
     norm: Literal["l2", "l1"] = "l2",
     nonnegative: bool = False,
     *,
-    classes: Any = None,
+    classes: ArrayLike | None = None,
 ) -> Margin:
     """Find the largest margin that a comparator of unit norm can have on a stream.
 
