@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from pril import PRIL, OrderedLogit, PredictionRanges
 from pril.labels import from_votes
 from pril.metrics import interval_absolute_error
-from pril.plotting import plot_scores
+from pril.plotting import ScoreAxisDisplay
 
 GRADES = ["poor", "fair", "good", "great"]
 FEATURES = ["built", "last refit", "damp spots", "light"]
@@ -102,7 +102,7 @@ def main():
     print(f"  here they contain {np.mean(inside):.0%} of the true grades")
 
     folder.mkdir(parents=True, exist_ok=True)
-    ax = plot_scores(pril, model[:-1].transform(X), y)
+    ax = ScoreAxisDisplay.from_estimator(pril, model[:-1].transform(X), y).ax_
     ax.set_title("What each flat's range allows, and what PRIL says", pad=26)
     ax.figure.savefig(folder / "demo.png", dpi=150)
     print(f"\nPicture: {folder / 'demo.png'}")

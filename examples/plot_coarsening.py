@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from pril import OrderedBoosting
-from pril.plotting import plot_coarsening
+from pril.plotting import CoarseningDisplay
 
 N_CLASSES = 5
 
@@ -82,7 +82,7 @@ for ax, (way, ranges) in zip(axes.flat, ways.items(), strict=True):
     errors = [np.abs(one.predict(X_new) - y_new).mean() for one in (model, plain)]
     evidence = found.evidence or 0.0  # of nothing that was compared
     print(f"{way:<12}{found.mechanism:<12}{evidence:>9.0f}{errors[0]:>8.2f}{errors[1]:>17.2f}")
-    plot_coarsening(model, ax=ax)
+    CoarseningDisplay.from_estimator(model, ax=ax)
     ax.set_title(f"made {way}\nfound {ax.get_title()}", fontsize=10)
 plt.show()
 

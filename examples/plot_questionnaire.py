@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from pril import ColumnEncoder, OrderedLogit
 from pril.inference import infer, likelihood_ratio
 from pril.labels import bracket_names, find_edges, from_brackets
-from pril.plotting import plot_forest
+from pril.plotting import ForestDisplay
 
 VERSIONS = [[1500, 3000, 4500], [2000, 3000, 6000]]  # edges of the brackets, in euros
 
@@ -132,7 +132,7 @@ print(likelihood_ratio(infer(model.fit(small, y), small, y), result))
 
 model.fit(X, y)
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", width_ratios=[1.2, 1])
-plot_forest(infer(model, per="sd"), ax=axes[0])
+ForestDisplay.from_result(infer(model, per="sd"), ax=axes[0])
 years = np.arange(9, 19)
 colors = {"Ost": "#d55e00", "West": "#0072b2"}
 for region, color in colors.items():

@@ -38,7 +38,7 @@ TESTS = {
     "core/coarsening": "coarsening coarsening_by_row likelihood ordered_logit",
     "online/one_row": "one_row class_weight in_place river",
     "labels/brackets": "bracket_texts brackets labels",
-    "labels/rank": "labels class_order linear",
+    "labels/rank": "labels class_order linear metrics",
     "online/memory": "linear in_place loop one_row orders io",
     "bases/parts": "class_order ranges evaluate onnx integrations report",
     "core/docs": "package",

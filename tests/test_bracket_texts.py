@@ -680,3 +680,8 @@ def test_a_column_of_a_survey_becomes_probabilities_of_named_brackets():
     shares = pd.DataFrame(model.predict_proba(X[:4]), columns=bracket_names(edges))
     assert list(shares) == ["below 20000", "20000 to 50000", "50000 or more"]
     assert shares.idxmax(axis=1)[0] == "below 20000"
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 2], ["0", "1", "2"]])
+def test_whole_numbers_one_apart_are_brackets_of_their_own(numbers):
+    assert find_edges([*numbers, "3 or more"]).tolist() == [1.0, 2.0, 3.0]

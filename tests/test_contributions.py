@@ -26,7 +26,7 @@ from pril import (
     evaluate,
 )
 from pril.learners.boosting import compiled, forest_engine, shapley, starts
-from pril.plotting import plot_contributions, plot_validation_loss
+from pril.plotting import ContributionsDisplay, ValidationLossDisplay
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -249,7 +249,7 @@ def test_bars_lead_from_the_base_value_to_the_score(top, ax):
     X, y = frame()
     model = OrderedBoosting(**QUICK).fit(X, y)
     row = X[7:8].assign(size=0.5, age=-1.25, cost=np.nan)
-    plot_contributions(model, row, top=top, ax=ax)
+    ContributionsDisplay.from_estimator(model, row, top=top, ax=ax)
     values = model.contributions(row)[0]
     (bars,) = ax.containers
     ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars]
@@ -290,7 +290,7 @@ def test_the_title_has_the_class_that_is_predicted(ax):
     for model, rows in ((likely, X[others]), (step, X[ties])):
         for row in rows:
             ax.clear()
-            plot_contributions(model, row[np.newaxis], ax=ax)
+            ContributionsDisplay.from_estimator(model, row[np.newaxis], ax=ax)
             title = f"predicted: {model.predict([row])[0]}"
             assert ax.get_title() == title or ax.get_title().startswith(f"{title} (")
 
@@ -298,7 +298,7 @@ def test_the_title_has_the_class_that_is_predicted(ax):
 def test_many_rows_are_points_in_the_order_of_what_they_add(ax):
     X, y = frame()
     model = OrderedBoosting(**QUICK).fit(X, y)
-    plot_contributions(model, X, ["one", "two", "three", "four"], ax=ax)
+    ContributionsDisplay.from_estimator(model, X, names=["one", "two", "three", "four"], ax=ax)
     values = model.contributions(X)[:, :-1]
     order = np.argsort(-np.abs(values).mean(axis=0))
     names = np.array(["one", "two", "three", "four"])[order]
@@ -317,7 +317,7 @@ def test_names_and_bars_of_many_features_do_not_cover_each_other():
     names = [f"$a very long name of a column, number {k}" for k in range(35)]
     model = OrderedBoosting(**QUICK).fit(X, y)
     for rows in (X[:1], X):
-        ax = plot_contributions(model, rows, names, top=35)
+        ax = ContributionsDisplay.from_estimator(model, rows, names=names, top=35).ax_
         ax.figure.canvas.draw()
         boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
         assert all(above.y0 >= below.y1 for above, below in pairwise(boxes))
@@ -354,7 +354,7 @@ def test_contributions_of_words_are_relative_to_the_mean_of_their_column(ax):
     found = evaluate.contributions(model, X)
     np.testing.assert_allclose(found[:, 1:3].sum(axis=1).mean(), 0.0, atol=1e-9)
     np.testing.assert_allclose(found.sum(axis=1), model[-1].latent(model[0].transform(X)))
-    plot_contributions(model, X[:1], ax=ax)
+    ContributionsDisplay.from_estimator(model, X[:1], ax=ax)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert sorted(names) == [f"size = {X['size'][0]:.3g}", f"town={X['town'][0]}"]
 
@@ -364,7 +364,7 @@ def test_words_are_drawn_as_they_were_in_the_table(ax):
     X, y = frame()
     X["town"] = X["town"].astype(str)
     model = Pipeline([("encode", ColumnEncoder(codes=True)), ("model", OrderedBoosting(**QUICK))])
-    plot_contributions(model.fit(X, y), X[:1], ax=ax)
+    ContributionsDisplay.from_estimator(model.fit(X, y), X[:1], ax=ax)
     assert "town = " + X["town"][0] in [label.get_text() for label in ax.get_yticklabels()]
 
 
@@ -372,19 +372,19 @@ def test_what_cannot_be_drawn_is_refused():
     X, y = frame()
     model = OrderedBoosting(**QUICK).fit(X, y)
     with pytest.raises(ValueError, match="names has 1 names, but there are 4 features"):
-        plot_contributions(model, X, ["size"])
+        ContributionsDisplay.from_estimator(model, X, names=["size"])
     linear = PRIL(random_state=0).fit([[0.0], [1.0]], [0, 1])
     other = MulticlassPerceptron(random_state=0).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(TypeError, match="MulticlassPerceptron does not say what each feature adds"):
-        plot_contributions(other, [[0.0]])
+        ContributionsDisplay.from_estimator(other, [[0.0]])
     with pytest.raises(TypeError, match="PRIL has no held-out loss to draw"):
-        plot_validation_loss(linear)
+        ValidationLossDisplay.from_estimator(linear)
 
 
 def test_the_held_out_loss_is_drawn_with_the_kept_round(ax):
     X, y = frame()
     model = OrderedBoosting(**QUICK).fit(X, y)
-    plot_validation_loss(model, ax=ax)
+    ValidationLossDisplay.from_estimator(model, ax=ax)
     line, kept = ax.lines[:2]
     np.testing.assert_array_equal(line.get_xdata(), np.arange(1, len(model.validation_loss_) + 1))
     np.testing.assert_array_equal(line.get_ydata(), model.validation_loss_)

@@ -420,7 +420,7 @@ def test_a_word_that_a_sample_lacks_has_the_interval_of_the_others(encoder):
     is_rare = table["feature"].astype(str).str.endswith("Ulm").to_numpy()
     assert is_rare.sum() == 4  # a weight, and an effect on each class
     np.testing.assert_array_equal(np.isnan(result.samples), np.outer(~np.array(has), is_rare))
-    assert table["samples"].tolist() == [sum(has) if rare else 10 for rare in is_rare]
+    assert table["n_samples"].tolist() == [sum(has) if rare else 10 for rare in is_rare]
     known = result.samples[has]
     middle = result.estimate[is_rare]
     ends = [

@@ -127,6 +127,8 @@ def test_errors_by_groups_leave_out_rows_without_a_label_or_weight():
     expected = infer(model, X[kept], ends[kept], groups=groups[kept])
     np.testing.assert_array_equal(result.covariance, expected.covariance)
     assert "50 groups of rows" in str(result)
+    two = infer(model, X, ends, sample_weight=weight, groups=np.arange(400) % 2)
+    assert "errors from 2 groups of rows (sandwich)" in str(two)  # the fewest
 
 
 def test_an_offset_agrees_with_statsmodels(ordered_model):

@@ -141,7 +141,7 @@ def test_extras_are_not_needed_and_a_missing_one_is_named():
         "from sklearn.pipeline import make_pipeline\n"
         "from sklearn.preprocessing import StandardScaler\n"
         "model = pril.PRIL(classes=[1, 2]).fit([[0.0], [1.0]], [(1, 2), (None, 1)])\n"
-        "try: pril.plotting.plot_scores(model, [[0.0]], [1])\n"
+        "try: pril.plotting.ScoreAxisDisplay.from_estimator(model, [[0.0]], [1])\n"
         "except ImportError as error: print(error)\n"
         "try: pril.report(model, [[0.0]], [1], 'never-written')\n"
         "except ImportError as error: print(error)\n"

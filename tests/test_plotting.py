@@ -21,15 +21,11 @@ from pril.metrics import calibration_error, interval_absolute_error
 from pril.paper.datasets import make_synthetic
 from pril.plotting import (
     CoarseningDisplay,
+    ForestDisplay,
     IntervalConfusionDisplay,
     ReliabilityDisplay,
     ScoreAxisDisplay,
     WeightsDisplay,
-    plot_bootstrap,
-    plot_coarsening,
-    plot_forest,
-    plot_model,
-    plot_scores,
 )
 
 
@@ -61,7 +57,7 @@ def bars(ax):
 def test_areas_are_the_rows_inside_below_and_above(ax):
     X, y = survey()
     model = PRIL(classes=range(4), random_state=0).fit(X, y)
-    assert plot_scores(model, X, y, ax=ax) is ax
+    assert ScoreAxisDisplay.from_estimator(model, X, y, ax=ax).ax_ is ax
     rank, scores = model.predict(X), model.latent(X)
     kinds = ((y[:, 0] <= rank) & (rank <= y[:, 1]), rank < y[:, 0], rank > y[:, 1])
     for drawn, rows, text in zip(bars(ax), kinds, ax.get_legend().get_texts(), strict=True):
@@ -150,7 +146,7 @@ def test_a_missing_prediction_is_refused_not_counted_as_the_lowest_class():
 def test_few_and_many_classes_can_be_drawn(ax, K):
     X, y = np.linspace(-1, 1, 2 * K).reshape(-1, 1), np.repeat(np.arange(K), 2)
     model = PRIL(random_state=0).fit(X, y)
-    plot_scores(model, X, y, ax=ax).figure.canvas.draw()
+    ScoreAxisDisplay.from_estimator(model, X, y, ax=ax).figure_.canvas.draw()
     assert sum(drawn[:, 2].sum() for drawn in bars(ax) if len(drawn)) == pytest.approx(2 * K)
     lines = [line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == ":"]
     np.testing.assert_allclose(lines, model.thresholds_)
@@ -183,10 +179,10 @@ def test_ten_weights_are_drawn_unless_others_are_asked_for(ax):
     model = PRIL(random_state=0).fit(X, X[:, 0] > 0)
     largest = [str(j) for j in np.argsort(-np.abs(model.coef_), kind="stable")]
     for drawn, n in (
-        (plot_model(model), 10),
+        (WeightsDisplay.from_estimator(model).ax_, 10),
         (WeightsDisplay.from_estimator(model).ax_, 10),
         (WeightsDisplay.from_estimator(model, top=11).plot(ax=ax).ax_, 10),
-        (plot_model(model, top=12), 12),
+        (WeightsDisplay.from_estimator(model, top=12).ax_, 12),
     ):
         assert names_on(drawn.yaxis) == largest[:n]
 
@@ -195,7 +191,8 @@ def test_ten_weights_are_drawn_unless_others_are_asked_for(ax):
 def test_names_of_classes_do_not_cover_each_other(K):
     X, y = survey(2000, K)
     model = PRIL(classes=range(K), random_state=0).fit(X, y)
-    for ax in (plot_scores(model, X, y), plot_model(model)):
+    drawn = ScoreAxisDisplay.from_estimator(model, X, y), WeightsDisplay.from_estimator(model)
+    for ax in (display.ax_ for display in drawn):
         ax.figure.canvas.draw()
         boxes = [text.get_window_extent() for text in ax.texts]
         assert len(boxes) >= min(K, 12)
@@ -209,7 +206,7 @@ def test_largest_weights_are_drawn_between_thresholds(ax, K):
     X = rng.normal(size=(200, 6))
     y = np.minimum(K - 1, np.argsort(np.argsort(X @ [5, -4, 3, -2, 1, 0])) * K // 200)
     model = PRIL(random_state=0).fit(X, y)
-    assert plot_model(model, list("abcdef"), top=4, ax=ax) is ax
+    assert WeightsDisplay.from_estimator(model, names=list("abcdef"), top=4, ax=ax).ax_ is ax
     largest = np.argsort(-np.abs(model.coef_), kind="stable")[:4]
     bars = [patch for patch in ax.patches if patch.get_height() == 0.6]
     np.testing.assert_allclose([bar.get_width() for bar in bars], model.coef_[largest])
@@ -225,17 +222,17 @@ def test_largest_weights_are_drawn_between_thresholds(ax, K):
 def test_what_cannot_be_drawn_is_refused(ax):
     X, y = [[0.0], [1.0], [2.0]], [1, 2, 2]
     with pytest.raises(TypeError, match="MulticlassPerceptron has no score axis"):
-        plot_scores(MulticlassPerceptron().fit(X, y), X, y, ax=ax)
+        ScoreAxisDisplay.from_estimator(MulticlassPerceptron().fit(X, y), X, y, ax=ax)
     with pytest.raises(TypeError, match="KernelPRIL has no weights on one score axis"):
-        plot_model(KernelPRIL().fit(X, y), ax=ax)
+        WeightsDisplay.from_estimator(KernelPRIL().fit(X, y), ax=ax)
     with pytest.raises(TypeError, match="PRIL does not learn how classes become ranges"):
-        plot_coarsening(PRIL().fit(X, y), ax=ax)
+        CoarseningDisplay.from_estimator(PRIL().fit(X, y), ax=ax)
     with pytest.raises(NotFittedError):
-        plot_coarsening(OrderedLogit(), ax=ax)
+        CoarseningDisplay.from_estimator(OrderedLogit(), ax=ax)
     with pytest.raises(ValueError, match="OrderedLogit learned from exact labels only"):
-        plot_coarsening(OrderedLogit().fit(X, y), ax=ax)
+        CoarseningDisplay.from_estimator(OrderedLogit().fit(X, y), ax=ax)
     with pytest.raises(ValueError, match="X has 3 rows, y has 2 labels"):
-        plot_scores(PRIL().fit(X, y), X, y[:2], ax=ax)
+        ScoreAxisDisplay.from_estimator(PRIL().fit(X, y), X, y[:2], ax=ax)
 
 
 def test_reliability_curves_are_means_of_bins(ax):
@@ -308,7 +305,7 @@ def test_shares_of_offsets_are_bars_from_down_to_up(ax):
     X, y = survey()
     ends = np.column_stack([np.maximum(y[:, 1] - 1, 0), np.minimum(y[:, 1] + 1, 3)])
     model = make_pipeline(StandardScaler(), OrderedLogit(classes=range(4), random_state=0))
-    assert plot_coarsening(model.fit(X, ends), ax=ax) is ax
+    assert CoarseningDisplay.from_estimator(model.fit(X, ends), ax=ax).ax_ is ax
     found = model[-1].coarsening_
     assert found.mechanism == "offsets"
     names = ["2 down", "1 down", "1 down and 1 up", "1 up", "2 up"]
@@ -331,7 +328,7 @@ def test_at_random_the_table_is_drawn(ax):
     ends = np.column_stack([y[:, 1] // 2 * 2, y[:, 1] // 2 * 2 + 1])
     ends[exact] = y[exact, 1:]
     model = OrderedLogit(classes=names, coarsening="random")
-    plot_coarsening(model.fit(X, names[ends]), ax=ax)
+    CoarseningDisplay.from_estimator(model.fit(X, names[ends]), ax=ax)
     ax.figure.canvas.draw()
     assert names_on(ax.xaxis) == ["poor", "fair", r"\$good", "great"]
     assert names_on(ax.yaxis) == ["poor to fair", r"\$good to great"]
@@ -362,7 +359,7 @@ def test_a_bootstrap_is_drawn_as_points_with_their_intervals(ax, term, n_series)
     X, y = make_synthetic(60, random_state=0)
     frame = pd.DataFrame(X, columns=["size", "age"])
     result = bootstrap(OrderedLogit(random_state=0), frame, y, n_resamples=6, random_state=0)
-    plot_bootstrap(result, term=term, ax=ax)
+    ForestDisplay.from_result(result, term=term, ax=ax)
     assert ax.get_title().endswith("s with 95 % intervals")
     drawn = {"weight": "weight per unit", "threshold": "threshold (score)"}
     assert ax.get_xlabel().startswith(drawn.get(term, "change of the probability per unit"))
@@ -394,7 +391,7 @@ def test_a_bootstrap_per_standard_deviation(ax, term):
     """It is that of features divided by their standard deviations; thresholds have no unit."""
     X, y = make_synthetic(60, random_state=0)
     table = bootstrap(OrderedLogit(random_state=0), X * [1.0, 9.0], y, n_resamples=3).to_frame()
-    plot_bootstrap(table[table["feature"] != "0"], term=term, per="sd", ax=ax)
+    ForestDisplay.from_result(table[table["feature"] != "0"], term=term, per="sd", ax=ax)
     factor = 1.0 if term == "threshold" else np.std(9.0 * X[:, 1])
     rows = table[(table["term"] == term) & (table["feature"] != "0")]
     drawn = np.concatenate([series.lines[0].get_xydata()[:, 0] for series in ax.containers])
@@ -408,23 +405,23 @@ def test_a_forest_plot_is_the_table_of_weights(ax):
     frame = pd.DataFrame(X, columns=["size", "age"]).assign(town=["Rome", "Oslo", "Rome"] * 20)
     model = make_pipeline(ColumnEncoder(), OrderedLogit(alpha=0.0)).fit(frame, y)
     result = infer(model, frame, y, level=0.9, per="sd")
-    assert plot_forest(result, ax=ax) is ax
+    assert ForestDisplay.from_result(result, ax=ax).ax_ is ax
     assert names_on(ax.yaxis) == ["size", "age", "town=Oslo", "town=Rome"]
     (series,) = ax.containers
     np.testing.assert_allclose(series.lines[0].get_xydata()[:, 0], result.estimate[:4])
     drawn = np.array([ends[:, 0] for ends in series.lines[2][0].get_segments()])
     np.testing.assert_allclose(drawn, result.interval[:, :4].T)
     assert ax.get_title() == "Weights with 90 % intervals"
-    assert ax.get_xlabel() == "weight per standard deviation (log odds of a higher class)"
+    assert ax.get_xlabel() == "weight per standard deviation (above 0: higher classes)"
     low, high = result.interval[:, 0]
     texts = [text.get_text() for text in ax.texts]
     assert texts[0] == f"{result.estimate[0]:.2f} [{low:.2f}, {high:.2f}]"
     assert texts[3] == "0 (reference)"
     assert [0.0, 0.0] in [list(line.get_xdata()) for line in ax.lines]
     with pytest.raises(TypeError, match=r"result must be what infer.* got OrderedLogit"):
-        plot_forest(model[-1], ax=ax)
+        ForestDisplay.from_result(model[-1], ax=ax)
     constant = np.column_stack([X, np.ones(60)])
-    drawn = plot_forest(infer(OrderedLogit(alpha=0.0).fit(constant, y)))
+    drawn = ForestDisplay.from_result(infer(OrderedLogit(alpha=0.0).fit(constant, y))).ax_
     assert drawn.texts[2].get_text() == "not identified"
 
 
@@ -433,7 +430,7 @@ def test_a_forest_plot_says_small_weights_too(ax, unit, digits):
     """Such as those of incomes in euros, which are not 0.00 [0.00, 0.00]."""
     X, y = make_synthetic(400, random_state=0)
     result = infer(OrderedLogit(alpha=0.0).fit(X * unit, y))
-    plot_forest(result, ax=ax)
+    ForestDisplay.from_result(result, ax=ax)
     low, high = result.interval[:, 0]
     expected = f"{result.estimate[0]:{digits}} [{low:{digits}}, {high:{digits}}]"
     assert ax.texts[0].get_text() == expected
@@ -442,7 +439,7 @@ def test_a_forest_plot_says_small_weights_too(ax, unit, digits):
 def test_a_forest_plot_of_effects_has_a_series_for_each_class(ax):
     X, y = make_synthetic(60, random_state=0)
     effects = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y).marginal_effects()
-    plot_forest(effects, ax=ax)
+    ForestDisplay.from_result(effects, ax=ax)
     assert ax.get_title() == "Marginal effects with 95 % intervals"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == list("12345")
     for k, series in enumerate(ax.containers):
@@ -453,9 +450,9 @@ def test_a_bootstrap_that_cannot_be_drawn_is_refused(ax):
     X, y = make_synthetic(60, random_state=0)
     result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=2, random_state=0)
     with pytest.raises(ValueError, match="no rows with the term 'weights'"):
-        plot_bootstrap(result, term="weights", ax=ax)
+        ForestDisplay.from_result(result, term="weights", ax=ax)
     with pytest.raises(ValueError, match="per must be 'unit' or 'sd', got 'SD'"):
-        plot_bootstrap(result, per="SD", ax=ax)
+        ForestDisplay.from_result(result, per="SD", ax=ax)
 
 
 def test_a_reliability_curve_has_intervals_that_hold_its_points():

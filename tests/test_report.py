@@ -458,6 +458,22 @@ def test_arrow_rows_show_their_cells(good, flats, tmp_path):
     assert header[5:] == ["id", "size", "age", "town", "low", "high"]
 
 
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [(list, "leaves out 3 further columns."), (sparse.csr_array, "\u2026")],
+)
+def test_columns_of_the_worst_rows_that_are_left_out_are_counted(container, said, tmp_path):
+    X, y = survey(40)
+    X = np.hstack([X, X, X])
+    model = pril.PRIL(classes=GRADES, random_state=0).fit(container(X), y)
+    y[3] = "great" if model.predict(container(X[3:4]))[0] == "poor" else "poor"
+    pril.report(model, container(X), y, tmp_path / "report.html")
+    page = read(tmp_path / "report.html")
+    header, *rows = page.tables["The worst rows"]
+    assert len(header) == (5 + 6 if container is list else 5 + 1)
+    assert said in " ".join([*page.texts, *(cell for row in rows for cell in row)])
+
+
 @pytest.mark.parametrize("n_classes", [1, 2, 300])
 def test_few_and_many_classes_make_a_page(n_classes, tmp_path):
     X = np.linspace(-1, 1, 3 * n_classes).reshape(-1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -12,8 +12,10 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import by_class, dense_rows, naming_rows
+from pril.bases.intervals import Intervals
 from pril.bases.parts import Parts, reference_of_words, units_of_features
 from pril.bases.weights import read_weights
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.scikit import safe_indexing
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
@@ -23,8 +25,11 @@ from pril.online import learning
 from pril.online.learning import OnlineClassifier
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike, NDArray
+    from sklearn.base import BaseEstimator
+    from sklearn.model_selection import BaseCrossValidator
 
 __all__ = [
     "BootstrapResult",
@@ -80,7 +85,7 @@ class Progress:
 
 
 def progressive(
-    estimator: OnlineClassifier, X: Any, y: Any, classes: ArrayLike | None = None
+    estimator: OnlineClassifier, X: FeaturesLike, y: LabelsLike, classes: ArrayLike | None = None
 ) -> Progress:
     """Predict each row, score the prediction, then learn from the row.
 
@@ -135,7 +140,14 @@ def progressive(
     )
 
 
-def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: Any = None) -> Any:
+def cross_val_proba(
+    estimator: BaseEstimator,
+    X: FeaturesLike,
+    y: LabelsLike,
+    *,
+    cv: int | BaseCrossValidator | Iterable[tuple[Array, Array]] | None = None,
+    groups: ArrayLike | None = None,
+) -> NDArray[np.float64]:
     """Return out-of-fold probabilities: each row is predicted by a model not trained on it.
 
     Use it instead of scikit-learn's ``cross_val_predict(method="predict_proba")``, which numbers
@@ -195,7 +207,7 @@ def cross_val_proba(estimator: Any, X: Any, y: Any, *, cv: Any = None, groups: A
     return proba
 
 
-def contributions(model: Any, X: Any) -> NDArray[np.float64]:
+def contributions(model: BaseEstimator, X: FeaturesLike) -> NDArray[np.float64]:
     """Return how much each feature adds to the score of each row.
 
     For a linear learner, it is the weight times how far the feature is from its mean, and for words
@@ -217,7 +229,7 @@ def contributions(model: Any, X: Any) -> NDArray[np.float64]:
 
     See Also
     --------
-    pril.plotting.plot_contributions : Draws them.
+    pril.plotting.ContributionsDisplay : Draws them.
 
     Notes
     -----
@@ -259,8 +271,13 @@ def contributions(model: Any, X: Any) -> NDArray[np.float64]:
 
 
 def _fit_rows(
-    estimator: Any, X: Any, y: Any, rows: NDArray[np.int64], classes: Any, weights: Any = None
-) -> Any:
+    estimator: BaseEstimator,
+    X: FeaturesLike,
+    y: LabelsLike,
+    rows: Ranks,
+    classes: Array,
+    weights: Array | None = None,
+) -> BaseEstimator:
     """Return a new model that learned from some rows, in which not every class may occur."""
     model = clone(estimator)
     parts = Parts.of(model)
@@ -270,8 +287,8 @@ def _fit_rows(
         return model.fit(safe_indexing(X, rows), safe_indexing(y, rows), **options)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class BootstrapResult:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BootstrapResult(Intervals):
     """Weights, thresholds and marginal effects with their confidence intervals.
 
     Printed, it is a table of the weights and thresholds. `to_frame` has all numbers.
@@ -283,10 +300,12 @@ class BootstrapResult:
         None where it has none. A threshold belongs to the class below it.
     estimate : ndarray of shape (n_terms,)
         From a model of all rows.
+    std_error : ndarray of shape (n_terms,)
+        The standard deviation over the samples that are not NaN.
+    lower, upper : ndarray of shape (n_terms,)
+        The ends of intervals, of the same samples.
     samples : ndarray of shape (n_resamples, n_terms)
         From a model of each sample; NaN for a word that does not occur in it.
-    interval : ndarray of shape (2, n_terms)
-        Lower and upper ends, of the samples that are not NaN.
     sd : ndarray of shape (n_terms,)
         Standard deviation of the term's feature over the rows; NaN for thresholds. A weight or an
         effect times this is per standard deviation.
@@ -299,42 +318,16 @@ class BootstrapResult:
         they have no common reference.
     """
 
-    terms: list[tuple[str, Any, Any]]
-    estimate: NDArray[np.float64]
+    NUMBERS: ClassVar[tuple[str, ...]] = (*Intervals.NUMBERS, "sd", "n_samples")
+
     samples: NDArray[np.float64]
-    interval: NDArray[np.float64]
     sd: NDArray[np.float64]
-    level: float
     drawn_from: str
-    reference: str | None = None
 
     @property
     def n_samples(self) -> NDArray[np.int64]:
         """The number of samples behind each interval."""
         return np.count_nonzero(~np.isnan(self.samples), axis=0)
-
-    @property
-    def std_error(self) -> NDArray[np.float64]:
-        """The standard deviation of each number over the samples."""
-        spread, enough = np.full(len(self.terms), np.nan), self.n_samples > 1
-        spread[enough] = np.nanstd(self.samples[:, enough], axis=0, ddof=1)
-        return spread
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return all numbers as a table.
-
-        Returns
-        -------
-        table : DataFrame
-            Columns `term`, `feature`, `class`, `estimate`, `std_error`, `lower`, `upper`, `sd` and
-            `samples`, the number of samples behind the interval.
-        """
-        import pandas as pd
-
-        table = pd.DataFrame(self.terms, columns=["term", "feature", "class"], dtype=object)
-        lower, upper = self.interval
-        numbers = {"estimate": self.estimate, "std_error": self.std_error}
-        return table.assign(**numbers, lower=lower, upper=upper, sd=self.sd, samples=self.n_samples)
 
     def __str__(self) -> str:
         numbers = np.stack([self.estimate, *self.interval])
@@ -358,15 +351,15 @@ class BootstrapResult:
 
 
 def bootstrap(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: FeaturesLike,
+    y: LabelsLike,
     *,
     sample_weight: ArrayLike | None = None,
-    groups: Any = None,
-    n_resamples: Any = 200,
-    level: Any = 0.95,
-    random_state: Any = None,
+    groups: LabelsLike | None = None,
+    n_resamples: int = 200,
+    level: float = 0.95,
+    random_state: Seed = None,
 ) -> BootstrapResult:
     """Return bootstrap confidence intervals of weights, thresholds and marginal effects.
 
@@ -403,7 +396,7 @@ def bootstrap(
 
     See Also
     --------
-    pril.plotting.plot_bootstrap : A picture of the result.
+    pril.plotting.ForestDisplay : A picture of the result.
 
     Notes
     -----
@@ -476,15 +469,22 @@ def bootstrap(
     sd = _feature_sd(parts, safe_indexing(X, draws.rows), weights, draws.rows)
     estimate = _terms(parts, X, draws.rows, weights, parts)
     kind = "rows" if draws.n_groups is None else f"rows in {draws.n_groups:,} groups"
+    drawn = np.array(samples)
+    lower, upper = draws.interval(drawn, estimate)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a term that at most one sample has
+        std_error = np.nanstd(drawn, axis=0, ddof=1)
     result = BootstrapResult(
-        terms,
-        estimate,
-        np.array(samples),
-        draws.interval(np.array(samples), estimate),
-        np.concatenate([sd, np.full(len(labels) - 1, np.nan), np.repeat(sd, len(labels))]),
-        draws.level,
-        f"{len(draws.rows):,} {kind}",
-        reference_of_words(parts, "reference"),
+        terms=terms,
+        estimate=estimate,
+        std_error=std_error,
+        lower=lower,
+        upper=upper,
+        samples=drawn,
+        sd=np.concatenate([sd, np.full(len(labels) - 1, np.nan), np.repeat(sd, len(labels))]),
+        level=draws.level,
+        drawn_from=f"{len(draws.rows):,} {kind}",
+        reference=reference_of_words(parts, "reference"),
     )
     _warn_of_rare_words(result, names)
     return result
@@ -511,7 +511,9 @@ def _classes_in(intervals: NDArray[np.int64], n_classes: int) -> NDArray[np.bool
     return np.cumsum(begun - ended)[:-1] > 0
 
 
-def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.float64]:
+def _feature_sd(
+    parts: Parts, X: FeaturesLike, weights: Array | None, rows: Ranks
+) -> NDArray[np.float64]:
     """Return the standard deviation of each feature, in units of its column."""
     from sklearn.preprocessing import StandardScaler
 
@@ -523,7 +525,7 @@ def _feature_sd(parts: Parts, X: Any, weights: Any, rows: Any) -> NDArray[np.flo
 
 
 def _terms(
-    parts: Parts, X: Any, rows: NDArray[np.int64], weights: Any, whole: Parts
+    parts: Parts, X: FeaturesLike, rows: Ranks, weights: Array | None, whole: Parts
 ) -> NDArray[np.float64]:
     """Return weights, thresholds and marginal effects of a model of some rows, one after another.
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.validation import check_is_fitted
 
 from pril.core import scikit
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, Seed
 from pril.core.rows import batches, check_cells
 
 __all__ = ["LandmarkFeatures", "PolynomialMap"]
@@ -31,7 +31,7 @@ BLOCK_VALUES = 1 << 20  # kernel values computed at once
 class _FeatureMap(TransformerMixin, BaseEstimator):
     """A map of dense or sparse rows of float64 or float32."""
 
-    def _read(self, X: Any, *, reset: bool) -> Any:
+    def _read(self, X: FeaturesLike, *, reset: bool) -> Any:
         check_cells(X)
         return scikit.validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32)
@@ -96,7 +96,7 @@ class PolynomialMap(_FeatureMap):
         self.coef0 = coef0
 
     @scikit.fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: FeaturesLike, y: object = None) -> Self:
         """Learn the number of features.
 
         Parameters
@@ -135,7 +135,7 @@ class PolynomialMap(_FeatureMap):
         monomials = PolynomialFeatures((lowest, self.degree), include_bias=lowest == 0)
         return monomials.fit(np.zeros((1, self.n_features_in_)))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: FeaturesLike) -> Any:
         """Map rows.
 
         Parameters
@@ -242,7 +242,7 @@ class LandmarkFeatures(_FeatureMap):
         *,
         kernel: str = "laplacian",
         gamma: float | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.n_landmarks = n_landmarks
         self.kernel = kernel
@@ -250,7 +250,7 @@ class LandmarkFeatures(_FeatureMap):
         self.random_state = random_state
 
     @scikit.fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: FeaturesLike, y: object = None) -> Self:
         """Sample the landmarks, and learn how to centre and scale the similarities.
 
         Parameters
@@ -291,7 +291,7 @@ class LandmarkFeatures(_FeatureMap):
         self.offset_ = factor * mean
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: FeaturesLike) -> Any:
         """Append the similarities to the landmarks to the features.
 
         Parameters
@@ -334,14 +334,14 @@ class LandmarkFeatures(_FeatureMap):
         check_is_fitted(self)
         return self.projection_ @ slope, float(self.offset_ @ slope)
 
-    def _read(self, X: Any, *, reset: bool) -> Any:
+    def _read(self, X: FeaturesLike, *, reset: bool) -> Any:
         X = super()._read(X, reset=reset)
         if issparse(X) and X.nnz <= np.iinfo(np.int32).max:  # the kernels take 32-bit indices only
             short = X.indices.astype(np.int32), X.indptr.astype(np.int32)
             return csr_array((X.data, *short), shape=X.shape)
         return X
 
-    def _similarities(self, X: Any) -> Iterator[tuple[slice, Array]]:
+    def _similarities(self, X: Array) -> Iterator[tuple[slice, Array]]:
         """Yield the Nystroem features, centred and scaled, of batches of rows."""
         kernel, gamma = self.learned_with_["kernel"], self.learned_with_["gamma"]
         for rows in batches(X.shape[0], max(1, BLOCK_VALUES // len(self.offset_))):

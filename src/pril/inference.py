@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, eye_array, issparse
 from scipy.special import chdtrc, expit, logit, ndtr, ndtri, xlogy
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import dense_rows
+from pril.bases.intervals import Intervals
 from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.bases.weights import read_weights
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides
 from pril.core.rows import batches
@@ -37,7 +39,7 @@ from pril.likelihood.errors import (
     without_rows,
 )
 from pril.likelihood.fitting import SeenClasses
-from pril.likelihood.mechanisms import Free
+from pril.likelihood.mechanisms import Free, Mechanism
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
 from pril.online import learning
@@ -45,18 +47,20 @@ from pril.online import learning
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
+    from sklearn.base import BaseEstimator
 
     from pril.learners.ordered_logit import OrderedLogit
+
 
 __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likelihood_ratio"]
 
 
-NEAR = 0.01  # standard errors that a model may be away from the maximum of its rows
+MAX_ERRORS_AWAY = 0.01  # standard errors from a model to the maximum of its rows
 TINY = 1e-300
-LEAST_P = 1e-4  # that is shown
-MOST_STEPS = 100  # to the maximum of a model that is compared
-MOST_ROWS = 1 << 12  # whose features are compared at once
-MOST_GENERAL = 1000  # weights and thresholds of a model without proportional odds
+MIN_SHOWN_P = 1e-4  # that is shown
+MAX_STEPS = 100  # to the maximum of a model that is compared
+MAX_ROWS = 1 << 12  # whose features are compared at once
+MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
@@ -105,7 +109,7 @@ class Test:
     def __str__(self) -> str:
         if self.df == 0:
             return "cannot be tested: the rows do not determine what would be free"
-        sign = "" if self.p < LEAST_P else "= "
+        sign = "" if self.p < MIN_SHOWN_P else "= "
         return f"chi2({self.df}) = {self.statistic:.4g}, p {sign}{_p(self.p)}"
 
 
@@ -148,59 +152,6 @@ class ProportionalOdds:
         return aligned([["proportional odds", "chi2", "df", "p"], *cells])
 
 
-@dataclass(frozen=True, eq=False)
-class Intervals:
-    """Numbers with their confidence intervals, a row for each feature or row, a column for a class.
-
-    Attributes
-    ----------
-    name : str
-        What a row stands for: "feature", "row" or "group".
-    rows : list
-        Names of the features, numbers of the rows, or groups.
-    classes : ndarray of shape (n_classes,)
-        The classes, lowest first; or names of numbers.
-    level : float
-        Confidence level.
-    unit : str
-        What effects are per: "unit" of a column, or "standard deviation".
-    estimate, std_error, lower, upper : ndarray of shape (n, n_classes)
-        The numbers, their standard errors, and the ends of their intervals.
-    column : str
-        What a column stands for: "class" or "number".
-    """
-
-    name: str
-    rows: list[Any]
-    classes: NDArray[Any]
-    level: float
-    unit: str
-    estimate: NDArray[np.float64]
-    std_error: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    column: str = "class"
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return all numbers as a table.
-
-        Returns
-        -------
-        table : DataFrame
-            Columns `feature`, `row` or `group`; `class` or `number`; `estimate`, `std_error`,
-            `lower` and `upper`.
-        """
-        import pandas as pd
-
-        columns = {
-            self.name: np.repeat(np.array(self.rows, dtype=object), len(self.classes)),
-            self.column: np.tile(self.classes.astype(object), len(self.rows)),
-        }
-        numbers = ("estimate", "std_error", "lower", "upper")
-        columns |= {name: getattr(self, name).ravel() for name in numbers}
-        return pd.DataFrame(columns)
-
-
 @dataclass(frozen=True)
 class _Fitted:
     """Rows, and the maximum that was found for them."""
@@ -225,14 +176,14 @@ class _Fitted:
         """Return the sum of squares of what groups add to the gradient; None if not robust."""
         return squares_at(problem, x, self.rows, self.groups) if self.is_robust else None
 
-    def at_maximum_of(self, mechanism: Any) -> fitting.Fit:
+    def at_maximum_of(self, mechanism: Mechanism) -> fitting.Fit:
         """Return the fit with another mechanism of the same kind."""
         if not isinstance(mechanism, Free):
             return self.fit
         problem = replace(self.fit.problem, mechanism=mechanism)
         w, _, theta = problem.split(self.fit.maximum.x)
         start = np.concatenate([w, *mechanism.starts(self.rows.weights), theta])
-        return replace(self.fit, problem=problem, maximum=problem.fit(Maximum(start), MOST_STEPS))
+        return replace(self.fit, problem=problem, maximum=problem.fit(Maximum(start), MAX_STEPS))
 
     @property
     def loglik_null(self) -> float:
@@ -240,11 +191,11 @@ class _Fitted:
         problem, d = self.fit.problem, self.fit.problem.d
         frame = problem.frame._replace(scale=np.zeros(d))
         null = replace(problem, frame=frame, priors=replace(problem.priors, ridge=np.ones(d)))
-        return replace(self.fit, problem=null, maximum=null.fit_all(MOST_STEPS)[0]).loglik
+        return replace(self.fit, problem=null, maximum=null.fit_all(MAX_STEPS)[0]).loglik
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Inference:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Inference(Intervals):
     """Weights and thresholds with their standard errors, and how likely the labels are.
 
     Printed, it is a table; `to_frame` has all digits, and `to_latex` is for a paper.
@@ -254,13 +205,19 @@ class Inference:
     terms : list of tuple
         The kind of each number ("weight" or "threshold"), its feature and its class; None where it
         has none. A threshold belongs to the class below it.
-    estimate : ndarray of shape (n_terms,)
-        Weights and thresholds.
+    estimate, std_error, lower, upper : ndarray of shape (n_terms,)
+        Weights and thresholds, their standard errors, and the ends of their intervals; NaN where
+        the rows do not determine them.
     covariance : ndarray of shape (n_terms, n_terms)
         Their covariance; zero for an offset and for the word that others are relative to, NaN for
         what the rows do not determine.
     level : float
         Confidence level of intervals.
+    unit : str
+        What the weights of numbers are per: "unit" of their column, or "standard deviation".
+    reference : str or None
+        The words that the weights of words are relative to; None if there are no words, or no
+        reference.
     errors : str
         What the standard errors are from.
     loglik : float
@@ -272,56 +229,36 @@ class Inference:
         Number of rows; with weights that count rows, their sum.
     n_parameters : int
         Weights, thresholds and numbers of a coarsening mechanism that the rows determine.
-    unit : str
-        What the weights of numbers are per: "unit" of their column, or "standard deviation".
-    reference : str or None
-        The words that the weights of words are relative to; None if there are no words, or no
-        reference.
     remarks : list of str
         What the rows do not determine, a sentence each.
     """
 
-    terms: list[tuple[str, Any, Any]]
-    estimate: NDArray[np.float64]
+    NUMBERS: ClassVar[tuple[str, ...]] = ("estimate", "std_error", "z", "p", "lower", "upper")
+
     covariance: NDArray[np.float64]
-    level: float
     errors: str
     loglik: float
     loglik_null: float | None
     n: float
     n_parameters: int
-    unit: str
-    reference: str | None
     remarks: list[str]
-    is_robust: bool = field(repr=False)
-    parts: Parts = field(repr=False)
-    shown: NDArray[np.float64] = field(repr=False)  # makes these weights of the learner's own
-    inner: NDArray[np.float64] = field(repr=False)  # the covariance at the means of the features
-    rows_counted: str = field(repr=False)
-    fitted: _Fitted | None = field(repr=False, default=None)
-
-    @property
-    def std_error(self) -> NDArray[np.float64]:
-        """Standard errors; NaN for what the rows do not determine."""
-        return np.sqrt(np.diagonal(self.covariance))
+    is_robust: bool
+    parts: Parts
+    shown: NDArray[np.float64]  # makes these weights of the learner's own
+    inner: NDArray[np.float64]  # the covariance at the means of the features
+    rows_counted: str
+    fitted: _Fitted | None = None
 
     @property
     def z(self) -> NDArray[np.float64]:
         """Estimates over their standard errors; NaN where these are 0 or NaN."""
-        known = self.std_error > 0.0
         out = np.full(len(self.estimate), np.nan)
-        return np.divide(self.estimate, self.std_error, out=out, where=known)
+        return np.divide(self.estimate, self.std_error, out=out, where=self.std_error > 0.0)
 
     @property
     def p(self) -> NDArray[np.float64]:
         """How often z is at least as far from zero if the true number is zero."""
         return 2.0 * ndtr(-np.abs(self.z))
-
-    @property
-    def interval(self) -> NDArray[np.float64]:
-        """Lower and upper ends, of shape (2, n_terms)."""
-        half = _quantile(self.level) * self.std_error
-        return np.stack([self.estimate - half, self.estimate + half])
 
     @property
     def aic(self) -> float | None:
@@ -347,30 +284,17 @@ class Inference:
         numbers : dict
             `terms`, a list with a dict for each weight and threshold, and what holds for the model.
         """
-        numbers = np.stack([self.estimate, self.std_error, self.z, self.p, *self.interval])
-        names = ["term", "feature", "class", "estimate", "std_error", "z", "p", "lower", "upper"]
+        names = [*self.columns, *self.NUMBERS]
+        numbers = np.stack([getattr(self, name) for name in self.NUMBERS], axis=1).tolist()
         terms = [
-            dict(zip(names, [*term, *column], strict=True))
-            for term, column in zip(self.terms, numbers.T.tolist(), strict=True)
+            dict(zip(names, [*term, *line], strict=True))
+            for term, line in zip(self.terms, numbers, strict=True)
         ]
         about = ("level", "errors", "n", "n_parameters", "loglik", "loglik_null", "aic", "bic")
         return {"terms": terms} | {
             name: getattr(self, name)
             for name in (*about, "mcfadden", "unit", "reference", "remarks")
         }
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return all numbers as a table.
-
-        Returns
-        -------
-        table : DataFrame
-            Columns `term`, `feature`, `class`, `estimate`, `std_error`, `z`, `p`, `lower`, `upper`.
-        """
-        import pandas as pd
-
-        table = pd.DataFrame(self.to_dict()["terms"], dtype=object)
-        return table.astype(dict.fromkeys(table.columns[3:], np.float64))
 
     def cells(self) -> list[list[str]]:
         """Return the table as it is printed.
@@ -380,9 +304,8 @@ class Inference:
         lines : list of list of str
             A heading, the weights, a heading, the thresholds.
         """
-        numbers = np.stack([self.estimate, self.std_error, self.z]).T
-        lower, upper = self.interval
         head = ["estimate", "std. error", "z", "p", "lower", "upper"]
+        numbers = np.stack([self.estimate, self.std_error, self.z, self.lower, self.upper], axis=1)
         lines = [["weight", *head]]
         for t, (kind, feature, label) in enumerate(self.terms):
             if kind == "threshold" and label == self._classes[0]:
@@ -390,7 +313,7 @@ class Inference:
             name = str(feature) if kind == "weight" else f"above {label}"
             if self.std_error[t] > 0.0:
                 cells = [f"{value:.4g}" for value in numbers[t]]
-                lines.append([name, *cells, _p(self.p[t]), f"{lower[t]:.4g}", f"{upper[t]:.4g}"])
+                lines.append([name, *cells[:3], _p(self.p[t]), *cells[3:]])
             else:  # an offset, a word that others are relative to, or not determined
                 lines.append([name, f"{self.estimate[t]:.4g}", *[""] * (len(head) - 1)])
         return lines
@@ -461,7 +384,7 @@ class Inference:
 
     # --- What follows from them ---
 
-    def probabilities(self, X: Any) -> Intervals:
+    def probabilities(self, X: FeaturesLike) -> Intervals:
         """Return the probabilities of the classes for some rows, with their intervals.
 
         Parameters
@@ -475,29 +398,17 @@ class Inference:
             A row for each row of X. Intervals are made for the log odds, so that they are between
             0 and 1.
         """
-        self._refuse_separated("probabilities")
-        features = self._centred(dense_rows(self.parts.learner, self.parts.transform(X)))
-        below, above, density, _ = self._sides(features)
-        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
-        # The derivatives of P by the score, and by its two thresholds.
-        d, by_score = features.shape[1], -np.diff(density)
-        low, high = -density[:, :-1], density[:, 1:]
-        V = np.pad(self.inner[d:, d:], 1)
-        squares = np.einsum("ij,ij->i", features @ self.inner[:d, :d], features)[:, np.newaxis]
-        mixed = np.pad(features @ self.inner[:d, d:], [(0, 0), (1, 1)])
-        own = np.diagonal(V)
-        variance = by_score**2 * squares + low**2 * own[:-1] + high**2 * own[1:]
-        variance += 2.0 * by_score * (low * mixed[:, :-1] + high * mixed[:, 1:])
-        variance += 2.0 * low * high * np.diagonal(V, 1)
-        error = np.sqrt(np.maximum(variance, 0.0))
-        return self._intervals("row", list(range(len(p))), p, error, *self._ends_of(p, error))
+        features = self._features("probabilities", X)
+        n, classes = len(features), self._classes
+        numbers = self._expected(features, np.eye(len(classes)), eye_array(n, format="csr"))
+        return self._intervals("probability", ("row", "class"), range(n), classes, *numbers)
 
     def numbers(
         self,
-        X: Any,
+        X: FeaturesLike,
         values: dict[str, ArrayLike],
         *,
-        by: Any = None,
+        by: LabelsLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Intervals:
         """Return means of numbers that belong to the classes, with their intervals.
@@ -522,54 +433,63 @@ class Inference:
             A row for each row of X, or for each group. The rows themselves are taken as given.
             Numbers between 0 and 1 are chances: their intervals are made for the log odds.
         """
-        self._refuse_separated("numbers")
         if not isinstance(values, dict) or not values:
             raise InputTypeError(f"values must be a dict of numbers of the classes, got {values!r}")
-        features = self._centred(dense_rows(self.parts.learner, self.parts.transform(X)))
-        below, above, density, _ = self._sides(features)
-        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
-        n, weight, name = len(p), np.ones(len(p)), "row"
+        given = {
+            called: read_numbers(each, f"values[{called!r}]") for called, each in values.items()
+        }
+        for called, number in given.items():
+            if number.shape != (len(self._classes),) or not np.isfinite(number).all():
+                raise InputError(
+                    f"values[{called!r}] must be {len(self._classes)} finite numbers, one for each "
+                    "class"
+                )
+        features = self._features("numbers", X)
+        n, name = len(features), "row"
         groups, place = list(range(n)), np.arange(n)
         if by is not None:
             found, place = read_groups(by, n, name="by")
             groups, name = found.tolist(), "group"
-        if sample_weight is not None:
-            weight = read_weights(sample_weight, n)
+        weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
         whole = np.bincount(place, weight, len(groups))
         if not whole.all():
             empty = groups[int(np.argmin(whole))]
             raise InputError(f"sample_weight is zero for every row of the {name} {empty!r}")
         mean = csr_array((weight / whole[place], (place, np.arange(n))), shape=(len(groups), n))
-        columns = []
-        for called, given in values.items():
-            number = read_numbers(given, f"values[{called!r}]")
-            if number.shape != (p.shape[1],) or not np.isfinite(number).all():
-                raise InputError(
-                    f"values[{called!r}] must be {p.shape[1]} finite numbers, one for each class"
-                )
-            by_cut = -density[:, 1:-1] * np.diff(number)
-            slopes = np.hstack([-by_cut.sum(axis=1)[:, np.newaxis] * features, by_cut])
-            slopes = mean @ slopes
-            variance = np.einsum("ij,jk,ik->i", slopes, self.inner, slopes)
+        numbers = self._expected(features, np.array([*given.values()]), mean)
+        return self._intervals("number", (name, "number"), groups, given, *numbers)
+
+    def _expected(self, features: Array, values: Array, mean: csr_array) -> Iterator[Array]:
+        """Yield means of numbers of the classes, their errors, and the ends of intervals."""
+        below, above, density, _ = self._sides(features)
+        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
+        d, columns = features.shape[1], []
+        for number in values:
+            steps = np.diff(number)
+            cuts = np.flatnonzero(steps)
+            by_cut = -density[:, 1 + cuts] * steps[cuts]
+            slopes = mean @ np.hstack([-by_cut.sum(axis=1)[:, np.newaxis] * features, by_cut])
+            used = np.concatenate([np.arange(d), d + cuts])
+            variance = ((slopes @ self.inner[np.ix_(used, used)]) * slopes).sum(axis=1)
             estimate, error = mean @ (p @ number), np.sqrt(np.maximum(variance, 0.0))
             is_chance = number.min() >= 0.0 and number.max() <= 1.0
-            half = _quantile(self.level) * error
-            ends = (
-                self._ends_of(estimate, error) if is_chance else (estimate - half, estimate + half)
-            )
-            columns.append(np.array([estimate, error, *ends]))
-        names = np.array(list(values), dtype=object)
-        estimate, error, lower, upper = np.stack(columns, axis=2)
-        about = name, groups, names, self.level, self.unit
-        return Intervals(*about, estimate, error, lower, upper, column="number")
+            columns.append([estimate, error, *self._ends(estimate, error, is_chance=is_chance)])
+        yield from np.stack(columns, axis=2)
 
-    def _ends_of(self, chance: Array, error: Array) -> tuple[Array, Array]:
-        """Return the ends of intervals of chances, made for the log odds."""
-        inside = np.clip(chance, TINY, 1.0 - np.finfo(float).eps)
-        half = _quantile(self.level) * error / np.maximum(inside * (1.0 - inside), TINY)
+    def _ends(
+        self, estimate: Array, error: Array, *, is_chance: bool = False
+    ) -> tuple[Array, Array]:
+        """Return the ends of intervals, which are made for the log odds of chances."""
+        half = _quantile(self.level) * error
+        if not is_chance:
+            return estimate - half, estimate + half
+        inside = np.clip(estimate, TINY, 1.0 - np.finfo(float).eps)
+        half /= np.maximum(inside * (1.0 - inside), TINY)
         return expit(logit(inside) - half), expit(logit(inside) + half)
 
-    def marginal_effects(self, X: Any = None, sample_weight: ArrayLike | None = None) -> Intervals:
+    def marginal_effects(
+        self, X: FeaturesLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Intervals:
         """Return the change of each class's probability per unit of each feature, mean over rows.
 
         Parameters
@@ -585,18 +505,14 @@ class Inference:
             A row for each feature, in units of its column as the weights are. The rows themselves
             are taken as given: intervals say how certain the effects are for these.
         """
-        self._refuse_separated("marginal effects")
-        if X is None:
-            rows = self._needed("marginal_effects()").rows
-            features, weight = _as_array(rows.X), rows.weight
-        else:
-            features = dense_rows(self.parts.learner, self.parts.transform(X))
-            weight = np.ones(len(features))
-            if sample_weight is not None:
-                weight = read_weights(sample_weight, len(features))
-            if not weight.any():
-                raise InputError("sample_weight is zero for every row: nothing to average")
-        features, weight = self._centred(features), weight / weight.sum()
+        rows = self._needed("marginal_effects()").rows if X is None else None
+        features = self._features("marginal effects", X, rows)
+        weight = np.ones(len(features)) if rows is None else rows.weight
+        if rows is None and sample_weight is not None:
+            weight = read_weights(sample_weight, len(features))
+        if not weight.any():
+            raise InputError("sample_weight is zero for every row: nothing to average")
+        weight = weight / weight.sum()
         _, _, density, tilt = self._sides(features)
         change = density * tilt * weight[:, np.newaxis]
         d, w, units = features.shape[1], self.parts.learner.coef_, self.shown
@@ -613,9 +529,9 @@ class Inference:
         variance += np.outer(((units @ self.inner[:d, :d]) * units).sum(axis=1), per_score**2)
         effects, error = np.outer(own, per_score), np.sqrt(np.maximum(variance, 0.0))
         error[~self._is_known[:d]] = np.nan
-        half = _quantile(self.level) * error
-        names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        return self._intervals("feature", names, effects, error, effects - half, effects + half)
+        numbers = effects, error, *self._ends(effects, error)
+        names = ("feature", "class")
+        return self._intervals("effect", names, self.feature_names, self._classes, *numbers)
 
     def proportional_odds(self) -> ProportionalOdds:
         """Test whether the weights are the same at each threshold, as the model assumes.
@@ -651,16 +567,16 @@ class Inference:
         varies[[] if problem.offset is None else [problem.offset]] = False
         free = np.flatnonzero(varies & is_bounded)
         width = len(free) + 1
-        if n_cuts * width > MOST_GENERAL:
+        if n_cuts * width > MAX_GENERAL:
             raise InputError(
                 f"{n_cuts * width:,} weights and thresholds are too many for a test of "
-                f"proportional odds: the limit is {MOST_GENERAL:,}; take fewer features"
+                f"proportional odds: the limit is {MAX_GENERAL:,}; take fewer features"
             )
         general = _general(fitted, len(theta), free)
-        names = [feature for kind, feature, _ in self.terms if kind == "weight"]
-        blocks = np.zeros((n_cuts, width, len(theta), width))
-        blocks[place, :, np.arange(len(theta))] = np.eye(width)
-        own = blocks.reshape(n_cuts, width, -1)
+        names = self.feature_names
+        cells = np.zeros((n_cuts, width, len(theta), width))
+        cells[place, :, np.arange(len(theta))] = np.eye(width)
+        own = cells.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
         tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
@@ -668,13 +584,35 @@ class Inference:
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
         tests = {name: tests[name] for name in names if name in tests}
-        every = blocks.reshape(n_cuts * width, -1).T
+        every = cells.reshape(n_cuts * width, -1).T
         return ProportionalOdds(_score_test(*general, shared, every), tests)
 
-    def _intervals(self, name: str, rows: list[Any], *numbers: Array) -> Intervals:
-        estimate, error, lower, upper = numbers
-        about = name, rows, self._classes, self.level, self.unit
-        return Intervals(*about, estimate, error, lower, upper)
+    def _intervals(
+        self,
+        kind: str,
+        columns: tuple[str, str],
+        rows: Sequence[object],
+        parts: Iterable[object],
+        *numbers: Array,
+    ) -> Intervals:
+        """Return numbers of rows, or of what there is a row for, and of parts of these."""
+        estimate, std_error, lower, upper = numbers
+        return Intervals(
+            kind=kind,
+            columns=columns,
+            terms=[*product(rows, parts)],
+            level=self.level,
+            unit=self.unit,
+            estimate=estimate,
+            std_error=std_error,
+            lower=lower,
+            upper=upper,
+        )
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, in the order of the weights."""
+        return [feature for kind, feature, _ in self.terms if kind == "weight"]
 
     @property
     def _classes(self) -> Array:
@@ -685,9 +623,15 @@ class Inference:
         """Which terms the rows determine."""
         return ~np.isnan(np.diagonal(self.covariance))
 
-    def _centred(self, features: Array) -> Array:
-        """Return features less the means of those that have a weight."""
-        return features - _means(self.parts.learner)
+    def _features(self, what: str, X: FeaturesLike | None, rows: InMemory | None = None) -> Array:
+        """Return features less the means of those that have a weight; refuse what has no errors."""
+        if len(self.parts.learner.maximum_["growing"]):
+            raise InputError(f"{what} have no errors here: {self.remarks[0]}")
+        learner = self.parts.learner
+        if rows is None:
+            return dense_rows(learner, self.parts.transform(X)) - _means(learner)
+        features = rows.X.toarray() if issparse(rows.X) else rows.X
+        return np.asarray(features, dtype=np.float64) - _means(learner)
 
     def _sides(self, features: Array) -> Sides:
         """Return P(y < k) of each row and cut, and what belongs to it."""
@@ -695,10 +639,6 @@ class Inference:
         cut = np.concatenate([[-np.inf], learner.thresholds_ - means @ learner.coef_, [np.inf]])
         found: Sides = learner.link_function.sides(cut - (features @ learner.coef_)[:, np.newaxis])
         return found
-
-    def _refuse_separated(self, what: str) -> None:
-        if len(self.parts.learner.maximum_["growing"]):
-            raise InputError(f"{what} have no errors here: {self.remarks[0]}")
 
     def _needed(self, what: str) -> _Fitted:
         if self.fitted is None:
@@ -708,14 +648,14 @@ class Inference:
         return self.fitted
 
 
-def _means(learner: Any) -> Array:
+def _means(learner: OrderedLogit) -> Array:
     """Return the means of the features that have a weight, and zeros for the others."""
     means: Array = learner.feature_means_.copy()
     means[learner.maximum_["unused"]] = 0.0
     return means
 
 
-def _about_ranges(learner: Any) -> str:
+def _about_ranges(learner: OrderedLogit) -> str:
     """Say how ranges arose, and of what the log-likelihood is."""
     if len(learner.maximum_["target"]):
         return (
@@ -817,14 +757,14 @@ def _inverse(matrix: Array) -> tuple[Array, int]:
 
 
 def infer(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
+    model: BaseEstimator,
+    X: FeaturesLike | None = None,
+    y: LabelsLike | None = None,
     *,
     sample_weight: ArrayLike | None = None,
     weights: Literal["counts", "sampling"] | None = None,
-    groups: Any = None,
-    level: Any = 0.95,
+    groups: LabelsLike | None = None,
+    level: float = 0.95,
     per: Literal["unit", "sd"] = "unit",
 ) -> Inference:
     """Return standard errors, tests and intervals of a model that `fit` has found.
@@ -920,7 +860,7 @@ def infer(
         )
     if (X is None) != (y is None):
         raise InputError("pass both X and y, the rows that the model learned from, or neither")
-    if X is None:
+    if X is None or y is None:
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
@@ -1003,11 +943,13 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     return Test.of(max(2.0 * gain, 0.0), df)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return bool(np.array_equal(one, other))
+def _equal(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
-def _compared(name: str, result: Any) -> _Fitted:
+def _compared(name: str, result: object) -> _Fitted:
     """Return the fit of a model that is compared."""
     if not isinstance(result, Inference) or result.fitted is None:
         raise InputTypeError(f"{name} must be what infer(model, X, y) returned")
@@ -1024,7 +966,7 @@ def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
     frames = less.fit.problem.frame, more.fit.problem.frame
     d = len(frames[1].scale)
     products = np.zeros((d + len(frames[0].scale),) * 2)
-    for some in batches(len(less.rows.kind), MOST_ROWS):
+    for some in batches(len(less.rows.kind), MAX_ROWS):
         parts = (frames[1].view(more.rows.X[some]), frames[0].view(less.rows.X[some]))
         Z = np.hstack([part.dense() for part in parts])
         products += (Z * less.rows.weight[some, np.newaxis]).T @ Z
@@ -1034,9 +976,7 @@ def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
         own - 2.0 * (by * products[:d, d:]).sum(axis=0) + (by * (products[:d, :d] @ by)).sum(axis=0)
     )
     if (left > REDUNDANT * own).any():
-        name = [feature for kind, feature, _ in small.terms if kind == "weight"][
-            int(np.argmax(left / np.maximum(own, TINY)))
-        ]
+        name = small.feature_names[int(np.argmax(left / np.maximum(own, TINY)))]
         raise InputError(
             f"large must include small, but the feature {shown(name)} of small is not a sum of "
             "features of large"
@@ -1076,7 +1016,12 @@ def _at_zero(covariance: Array, means: Array) -> Array:
 
 
 def _fit_again(
-    learner: Any, features: Any, y: Any, sample_weight: Any, weights: str | None, groups: Any
+    learner: OrderedLogit,
+    features: FeaturesLike,
+    y: LabelsLike,
+    sample_weight: ArrayLike | None,
+    weights: str | None,
+    groups: LabelsLike | None,
 ) -> tuple[_Fitted, OrderedLogit]:
     """Return the maximum for rows, which a model does not keep, and a model that has it."""
     again = clone(learner).set_params(classes=learner.order_)
@@ -1108,7 +1053,7 @@ def _check_same(
     if errors.separation.features.size:
         return  # there is no maximum
     error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
-    far = np.abs(here - there) > NEAR * error + 1e-9 * (1.0 + np.abs(here))
+    far = np.abs(here - there) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
     if far.any():
         j = int(np.argmax(far))
         raise InputError(
@@ -1151,11 +1096,16 @@ def _inference(
     covariance[unknown] = covariance[:, unknown] = np.nan
     weight = known["weight"] / known["rows"] if is_sampled else 1.0
     null = _loglik_of_classes(learner, known) if fitted is None else fitted.loglik_null
+    std_error = np.sqrt(np.diagonal(covariance))
+    half = _quantile(level) * std_error
     return Inference(
-        terms,
-        estimate,
-        covariance,
-        level,
+        terms=terms,
+        estimate=estimate,
+        std_error=std_error,
+        lower=estimate - half,
+        upper=estimate + half,
+        covariance=covariance,
+        level=level,
         errors=_source(learner, known, is_sampled, fitted),
         loglik=known["loglik"] / weight,
         loglik_null=None if null is None else null / weight,
@@ -1174,7 +1124,7 @@ def _inference(
 
 
 def _not_identified(
-    learner: Any, known: dict[str, Any], whole: Array, inner: Array
+    learner: OrderedLogit, known: dict[str, Any], whole: Array, inner: Array
 ) -> tuple[Array, Array]:
     """Return which terms have no weight, and which have no error, as rows do not determine them.
 
@@ -1239,7 +1189,9 @@ def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
     return found
 
 
-def _source(learner: Any, known: dict[str, Any], is_sampled: bool, fitted: _Fitted | None) -> str:
+def _source(
+    learner: OrderedLogit, known: dict[str, Any], is_sampled: bool, fitted: _Fitted | None
+) -> str:
     """Say where errors are from."""
     if is_sampled or (fitted is not None and fitted.is_robust):
         groups = fitted is not None and fitted.groups is not None
@@ -1263,7 +1215,7 @@ def _counted(known: dict[str, Any], is_sampled: bool) -> str:
     return f"{weight:,.{0 if weight == round(weight) else 2}f} rows{counted}"
 
 
-def _loglik_of_classes(learner: Any, known: dict[str, Any]) -> float | None:
+def _loglik_of_classes(learner: OrderedLogit, known: dict[str, Any]) -> float | None:
     """Return the log-likelihood without features; None of ranges, and with an offset."""
     low, high = known["ends"].T
     rows = known["by_kind"]
@@ -1272,13 +1224,9 @@ def _loglik_of_classes(learner: Any, known: dict[str, Any]) -> float | None:
     return float(xlogy(rows, rows / rows.sum()).sum())
 
 
-def _as_array(X: Any) -> Array:
-    return np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
-
-
 def _quantile(level: float) -> float:
     return float(ndtri((1.0 + level) / 2.0))
 
 
 def _p(p: float) -> str:
-    return f"< {LEAST_P:.4f}" if p < LEAST_P else f"{p:.4f}"
+    return f"< {MIN_SHOWN_P:.4f}" if p < MIN_SHOWN_P else f"{p:.4f}"

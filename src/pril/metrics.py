@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from pril.bases.weights import mean_over_rows, read_weights
-from pril.core.arrays import Array, Ranks
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks
 from pril.core.docs import filled
 from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
@@ -34,7 +35,11 @@ __all__ = [
 
 
 def interval_absolute_error(
-    y_true: Any, y_pred: Any, *, classes: Any = None, sample_weight: ArrayLike | None = None
+    y_true: LabelsLike,
+    y_pred: LabelsLike,
+    *,
+    classes: LabelsLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the mean number of ranks by which a prediction misses its interval.
 
@@ -68,7 +73,11 @@ def interval_absolute_error(
 
 
 def interval_accuracy(
-    y_true: Any, y_pred: Any, *, classes: Any = None, sample_weight: ArrayLike | None = None
+    y_true: LabelsLike,
+    y_pred: LabelsLike,
+    *,
+    classes: LabelsLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the share of predictions inside their interval; for exact labels, the accuracy.
 
@@ -98,11 +107,11 @@ def interval_accuracy(
 
 
 def interval_hinge_loss(
-    y_true: Any,
+    y_true: LabelsLike,
     scores: ArrayLike,
     thresholds: ArrayLike,
     *,
-    classes: Any = None,
+    classes: LabelsLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the mean of the convex surrogate loss that PRIL minimises, the paper's L_I^IMC.
@@ -155,7 +164,11 @@ def interval_hinge_loss(
 
 
 def interval_log_loss(
-    y_true: Any, y_proba: ArrayLike, *, classes: Any = None, sample_weight: ArrayLike | None = None
+    y_true: LabelsLike,
+    y_proba: ArrayLike,
+    *,
+    classes: LabelsLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the mean negative log-probability of the rows' ranges.
 
@@ -191,7 +204,11 @@ def interval_log_loss(
 
 
 def ranked_probability_score(
-    y_true: Any, y_proba: ArrayLike, *, classes: Any = None, sample_weight: ArrayLike | None = None
+    y_true: LabelsLike,
+    y_proba: ArrayLike,
+    *,
+    classes: LabelsLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the mean squared error of the cumulative probabilities, summed over the classes.
 
@@ -229,7 +246,11 @@ def ranked_probability_score(
 
 
 def calibration_error(
-    y_true: Any, y_proba: ArrayLike, *, classes: Any = None, sample_weight: ArrayLike | None = None
+    y_true: LabelsLike,
+    y_proba: ArrayLike,
+    *,
+    classes: LabelsLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return how far predicted probabilities are from observed shares.
 
@@ -290,9 +311,9 @@ def bins_for(n_rows: int) -> int:
 
 
 def reliability_curves(
-    y_true: Any,
+    y_true: LabelsLike,
     y_proba: ArrayLike,
-    classes: Any,
+    classes: LabelsLike | None,
     sample_weight: ArrayLike | None,
     *,
     fewer_bins: bool = False,
@@ -376,13 +397,19 @@ class IntervalScorer(BaseEstimator):
     ['average']
     """
 
-    def __init__(self, metric: Any, sign: int = 1, response: str = "predict") -> None:
+    def __init__(
+        self, metric: Callable[..., float], sign: int = 1, response: str = "predict"
+    ) -> None:
         self.metric = metric
         self.sign = sign
         self.response = response
 
     def __call__(
-        self, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None
+        self,
+        estimator: BaseEstimator,
+        X: FeaturesLike,
+        y: LabelsLike,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Score a fitted classifier.
 
@@ -425,7 +452,7 @@ INSIDE = (
 )
 
 
-def order_of(estimator: Any) -> Array:
+def order_of(estimator: BaseEstimator) -> Array:
     """Return the classes of a fitted classifier, lowest first."""
     inside = estimator
     while inside is not None and not hasattr(inside, "order_"):
@@ -447,7 +474,7 @@ def order_of(estimator: Any) -> Array:
 
 
 def rank_both(
-    y_true: Any, y_pred: Any, classes: Any, name: str = "y_true"
+    y_true: LabelsLike, y_pred: LabelsLike, classes: LabelsLike | None, name: str = "y_true"
 ) -> tuple[Array, Ranks, Ranks]:
     """Return the classes, the intervals of the truth, and the ranks of the predictions."""
     truth = ranking.read(y_true, name=name)
@@ -463,7 +490,9 @@ def rank_both(
     return order, intervals, ranks[:, 0]
 
 
-def _read_probabilities(y_true: Any, y_proba: ArrayLike, classes: Any) -> tuple[Ranks, Array]:
+def _read_probabilities(
+    y_true: LabelsLike, y_proba: ArrayLike, classes: LabelsLike | None
+) -> tuple[Ranks, Array]:
     """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = ranking.encode(ranking.read(y_true, name="y_true"), classes, name="y_true")
     check_cells(y_proba, "y_proba")
@@ -574,7 +603,7 @@ class Evaluation:
         first, second = (Constant(rank, *(share[rank] for share in shares)) for rank in best)
         return first, second
 
-    def to_dict(self, classes: Any = ()) -> dict[str, Any]:
+    def to_dict(self, classes: Sequence[object] | Array = ()) -> dict[str, Any]:
         """Return the means, None where there is nothing to average.
 
         With the classes, the result names the class that is most often inside the range, and the

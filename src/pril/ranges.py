@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases import classifier
 from pril.bases.parts import Parts, learns
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, InputTypeError, RowError, shown
 from pril.labels import ranking
@@ -144,13 +144,13 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         coverage: float = 0.9,
         guarantee: Literal["exact", "contain", "touch"] = "exact",
         by: str | int | None = None,
         calibration_size: float = 0.2,
-        random_state: Any = None,
+        random_state: Seed = None,
     ) -> None:
         self.estimator = estimator
         self.coverage = coverage
@@ -160,7 +160,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: FeaturesLike, y: LabelsLike) -> Self:
         """Learn from some of the rows, and calibrate on the others.
 
         Parameters
@@ -211,7 +211,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         calibration = Calibration.of(self, scores, cut, intervals, code)
         return calibrated(self, estimator, calibration, names)
 
-    def predict_range(self, X: Any) -> Array:
+    def predict_range(self, X: FeaturesLike) -> Array:
         """Predict the lowest and the highest class of each row.
 
         Parameters
@@ -227,7 +227,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.order_[self._rank_range(X)]
 
-    def _rank_range(self, X: Any) -> Array:
+    def _rank_range(self, X: FeaturesLike) -> Array:
         code = self._group_of_rows(X)
         learner, rows = learner_and_rows(self.estimator_, X)
         return classifier.rate_in_batches(
@@ -236,7 +236,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             lambda rated, batch: ranges_of(self, *rated, None if code is None else code[batch]),
         )
 
-    def _group_of_rows(self, X: Any) -> Array | None:
+    def _group_of_rows(self, X: FeaturesLike) -> Array | None:
         """Return the position of each row's group, None if ranges are not by a column."""
         groups = _groups_in(X, self.by)
         if groups is None:
@@ -251,7 +251,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise RowError("X", t, f"{reason}, only {ranking.named(self.groups_)}")
         return code
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: FeaturesLike) -> Array:
         """Predict one class for each row, as the estimator does.
 
         Parameters
@@ -270,7 +270,7 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     @available_if(
         lambda self: hasattr(getattr(self, "estimator_", self.estimator), "predict_proba")
     )
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: FeaturesLike) -> Array:
         """Return the probabilities of the classes, as the estimator does, if it has them.
 
         Parameters
@@ -286,7 +286,9 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: FeaturesLike, y: LabelsLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the share of predictions inside their label, as the estimator does.
 
         Parameters
@@ -306,7 +308,9 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.score(X, y, sample_weight=sample_weight)
 
-    def coverage_report(self, X: Any, y: Any, *, by: str | int | None = None) -> dict[str, Any]:
+    def coverage_report(
+        self, X: FeaturesLike, y: LabelsLike, *, by: str | int | None = None
+    ) -> dict[str, Any]:
         """Measure the coverage on further rows, and how wide the ranges are.
 
         Parameters
@@ -400,7 +404,12 @@ class Calibration(NamedTuple):
 
     @classmethod
     def of(
-        cls, ranges: PredictionRanges, scores: Array, cut: Array, intervals: Array, code: Any = None
+        cls,
+        ranges: PredictionRanges,
+        scores: Array,
+        cut: Array,
+        intervals: Array,
+        code: Ranks | None = None,
     ) -> Calibration:
         """Use the rows that the guarantee is about; `code` is the group of each by a column."""
         used = calibrates(intervals, ranges.guarantee)
@@ -427,7 +436,10 @@ class Calibration(NamedTuple):
 
 
 def calibrated(
-    ranges: PredictionRanges, estimator: Any, rows: Calibration, names: Any = None
+    ranges: PredictionRanges,
+    estimator: BaseEstimator,
+    rows: Calibration,
+    names: Array | None = None,
 ) -> PredictionRanges:
     """Calibrate by rows that a fitted estimator has not learned from.
 
@@ -524,7 +536,7 @@ def holding(ranges: Array, intervals: Array, *, touch: bool = False) -> Array:
     return (low <= hi) & (lo <= high) if touch else (low <= lo) & (hi <= high)
 
 
-def _groups_in(X: Any, by: Any) -> Groups | None:
+def _groups_in(X: Any, by: str | int | None) -> Groups | None:
     """Return the groups of rows by a column of X, None if they are not by a column."""
     columns = getattr(X, "columns", ())
     if by == CLASS and CLASS in columns:
@@ -541,7 +553,7 @@ def _groups_in(X: Any, by: Any) -> Groups | None:
     return read_groups(column, len(column), name=f"X, column {by!r}")
 
 
-def learner_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
+def learner_and_rows(estimator: BaseEstimator, X: FeaturesLike) -> tuple[Any, Any]:
     """Return the learner that an estimator ends in, and the rows that it is to rate."""
     parts = Parts.of(estimator)
     return parts.learner, classifier.rows_to_rate(parts.learner, parts.transform(X))
@@ -628,7 +640,7 @@ def ranges_of(
     return rank_ranges(rank, scores, cut, widest)
 
 
-def rank_ranges(rank: Array, scores: Array, cut: Array, margin: Any) -> Array:
+def rank_ranges(rank: Array, scores: Array, cut: Array, margin: Array | float) -> Array:
     """Return the lowest and the highest rank of the classes within the margin of a score.
 
     The margin is one number, or one for each row.
@@ -647,7 +659,7 @@ def _mean(values: Array) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def learner_of(estimator: Any) -> Any:
+def learner_of(estimator: BaseEstimator) -> Any:
     """Return the learner that an estimator is or ends in."""
     learner = Parts.of(estimator).learner
     if not isinstance(learner, classifier.ThresholdMixin):

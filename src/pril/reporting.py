@@ -23,7 +23,7 @@ from pril import plotting
 from pril.bases.classifier import by_class
 from pril.bases.parts import Parts, model_name
 from pril.core import words
-from pril.core.arrays import Array
+from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.scikit import safe_indexing
 from pril.core.words import count
 from pril.errors import InputError, import_extra, shown
@@ -38,11 +38,12 @@ from pril.ranges import compare_ranges, holding, is_by_column, ranges_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from sklearn.base import BaseEstimator
 
 __all__ = ["report"]
 
 N_WORST = 10  # rows in the table of the worst
-N_CELLS = 6  # cells of each
+N_CELLS = 6  # columns of them that are shown
 N_WEIGHTS = 10
 N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
@@ -52,7 +53,12 @@ N_RESAMPLES = 1000  # of the rows, for intervals of differences
 
 
 def report(
-    model: Any, X: Any, y: Any, path: str | PathLike[str], *, title: str | None = None
+    model: BaseEstimator,
+    X: FeaturesLike,
+    y: LabelsLike,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
 ) -> dict[str, Any]:
     """Write a report on a model as one HTML file that needs no other.
 
@@ -102,19 +108,19 @@ def report(
 
 
 def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
-    """Return some cells of rows, by the names of their columns."""
+    """Return the cells of rows, by the names of their columns; as one text of sparse rows."""
     if hasattr(X, "tocsr"):
         part = X.tocsr()[rows]
         cells = [f"{j}:{value:g}" for j, value in zip(part.indices, part.data, strict=True)]
         ends = pairwise(part.indptr)
-        return [{"features": " ".join(cells[start:stop][:N_CELLS])} for start, stop in ends]
+        return [{"features": " ".join(cells[start:stop])} for start, stop in ends]
     if hasattr(X, "to_pylist"):  # of Arrow
-        return X.select(X.schema.names[:N_CELLS]).take(rows).to_pylist()
+        return X.take(rows).to_pylist()
     part = safe_indexing(X, rows)
     if not hasattr(part, "columns"):
-        table = np.asarray(part)[:, :N_CELLS]
-        return [{f"feature {j}": cell for j, cell in enumerate(row)} for row in table.tolist()]
-    columns = {str(name): list(part[name]) for name in part.columns[:N_CELLS]}
+        cells = np.asarray(part).tolist()
+        return [{f"feature {j}": cell for j, cell in enumerate(row)} for row in cells]
+    columns = {str(name): list(part[name]) for name in part.columns}
     return [{name: cells[t] for name, cells in columns.items()} for t in range(len(rows))]
 
 
@@ -147,7 +153,7 @@ class Report:
         The title of the page.
     """
 
-    model: Any
+    model: BaseEstimator
     source: str
     counting: str
     names: list[str] | None = None
@@ -183,6 +189,11 @@ class Report:
         self.worst = sorted(self.worst, key=lambda row: row.order)[:N_WORST]
         self.n_rows += len(loss)
         self.blocks.append(block.take(ranking.is_labelled(block.intervals)))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the worst rows."""
+        return list(dict.fromkeys(name for row in self.worst for name in row.cells))
 
     def write(
         self,
@@ -357,7 +368,7 @@ def _widths(report: Report) -> list[list[str]]:
     return lines
 
 
-def _hits(name: Any, own: Array, hits: Array) -> list[str]:
+def _hits(name: object, own: Array, hits: Array) -> list[str]:
     """Return the line of a table: a name, how many rows it has, and the share of hits."""
     return [str(name), f"{np.count_nonzero(own):,}", _share(hits[own])]
 
@@ -444,12 +455,12 @@ def _coverage(report: Report) -> dict[str, Any] | None:
 
 
 def _worst_rows(report: Report) -> dict[str, Any]:
-    names = list(dict.fromkeys(name for row in report.worst for name in row.cells))
+    names, left_out = report.columns[:N_CELLS], report.columns[N_CELLS:]
     rows = [
         [*row.texts, *(_short(row.cells.get(name), LONGEST_CELL) for name in names)]
         for row in report.worst
     ]
-    return {"names": names, "rows": rows}
+    return {"names": names, "rows": rows, "n_left_out": len(left_out)}
 
 
 def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -508,7 +519,7 @@ def _share(hits: Array) -> str:
     return f"{hits.mean():.1%}" if len(hits) else "-"
 
 
-def _short(value: Any, longest: int) -> str:
+def _short(value: object, longest: int) -> str:
     """Return a value as text, shortened if it is long."""
     if ranking.is_missing(value):
         return ""
@@ -547,7 +558,7 @@ def _option(name: str, value: Any) -> str:
     return f"{name} {' '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
-def _parameter(value: Any) -> str:
+def _parameter(value: object) -> str:
     """Return a parameter as text that is the same in every process."""
     if isinstance(value, np.ndarray):
         value = value.tolist()

@@ -280,9 +280,10 @@ def _grouped(
 
 def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
     from pril.io.model_files import replace_file
-    from pril.plotting import plot_model
+    from pril.plotting import WeightsDisplay
 
-    figure: Any = plot_model(loaded.model, loaded.feature_names, top=top).figure
+    names = loaded.feature_names
+    figure: Any = WeightsDisplay.from_estimator(loaded.model, names=names, top=top).figure_
     known = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
     if suffix not in known:

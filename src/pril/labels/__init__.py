@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from pril.core.arrays import Array, Ranks
+from pril.core.arrays import Array, LabelsLike, Ranks, Seed
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
 from pril.labels import brackets, ranking
 from pril.labels.range_texts import ClassTexts
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-def ordered(y: Any, classes: Any = None) -> Array:
+def ordered(y: LabelsLike, classes: LabelsLike | None = None) -> Array:
     """Turn exact labels into names whose alphabetical order is the order of the classes.
 
     Meta-estimators of scikit-learn, such as `BaggingClassifier`, sort the labels before a learner
@@ -103,7 +104,11 @@ def _exact(ranks: Ranks, labels: ranking.Labels, wanted: str) -> Ranks:
 
 
 def to_ranks(
-    y: Any, classes: Any = None, *, exact: bool = False, one_column: bool = False
+    y: LabelsLike,
+    classes: LabelsLike | None = None,
+    *,
+    exact: bool = False,
+    one_column: bool = False,
 ) -> Array:
     """Turn labels into ranks: integers, starting with 0 for the lowest class.
 
@@ -164,12 +169,12 @@ def to_ranks(
     return _exact(ranks, labels, "exact=True wants one class")
 
 
-def _check_share(name: str, share: Any, most: float) -> None:
+def _check_share(name: str, share: object, most: float) -> None:
     if not isinstance(share, Real) or not 0.0 <= float(share) <= most:
         raise InputError(f"{name} must be between 0 and {most}, got {share!r}")
 
 
-def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
+def from_votes(votes: LabelsLike, *, trim: float = 0.0, classes: LabelsLike | None = None) -> Array:
     """Turn a table of ratings into intervals, from the lowest to the highest vote of each row.
 
     Parameters
@@ -216,7 +221,7 @@ def from_votes(votes: Any, *, trim: float = 0.0, classes: Any = None) -> Array:
     return _spell(ranking.between_votes(ranks, len(order), trim), order)
 
 
-def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
+def _ranked_votes(votes: LabelsLike, classes: LabelsLike | None) -> tuple[Array, Ranks]:
     """Return the classes, and the rank of each vote: the number of classes where there is none."""
     table = ranking.read(votes, name="votes", columns=())
     if table.values.shape[1] == 0:
@@ -229,7 +234,7 @@ def _ranked_votes(votes: Any, classes: Any) -> tuple[Array, Ranks]:
     return order, ranking.rank_votes(table, order)
 
 
-def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
+def krippendorff_alpha(votes: LabelsLike, *, classes: LabelsLike | None = None) -> float:
     """Return how well raters agree: Krippendorff's alpha for ordered classes.
 
     1 is perfect agreement, 0 is what chance would give. Ratings are usually called reliable from
@@ -265,13 +270,13 @@ def krippendorff_alpha(votes: Any, *, classes: Any = None) -> float:
 
 
 def krippendorff_interval(
-    votes: Any,
+    votes: LabelsLike,
     *,
-    classes: Any = None,
-    groups: Any = None,
-    n_resamples: Any = 1000,
-    level: Any = 0.95,
-    random_state: Any = None,
+    classes: LabelsLike | None = None,
+    groups: LabelsLike | None = None,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    random_state: Seed = None,
 ) -> tuple[float, float]:
     """Return a bootstrap confidence interval of `krippendorff_alpha`.
 
@@ -328,7 +333,7 @@ def krippendorff_interval(
     return float(lower), float(upper)
 
 
-def _vote_counts(votes: Any, classes: Any) -> Array:
+def _vote_counts(votes: LabelsLike, classes: LabelsLike | None) -> Array:
     """Return how many votes of each row are for each class; refuse votes without any pair."""
     order, ranks = _ranked_votes(votes, classes)
     counts = np.array([np.sum(ranks == k, axis=1) for k in range(len(order))], dtype=np.float64).T
@@ -363,7 +368,9 @@ def _spell(ranks: Ranks, classes: Array) -> Array:
     return labels
 
 
-def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
+def from_bounds(
+    lower: LabelsLike, upper: ArrayLike | None = None, edges: ArrayLike | None = None
+) -> Array:
     """Turn numeric ranges into intervals of ordered bins.
 
     Bin 0 contains everything below ``edges[0]``, bin k everything in ``[edges[k - 1], edges[k])``,
@@ -411,7 +418,7 @@ def from_bounds(lower: Any, upper: Any = None, edges: Any = None) -> Array:
     return _spell(bins, np.arange(len(cuts) + 1))
 
 
-def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
+def _bounds(lower: LabelsLike, upper: ArrayLike | None) -> tuple[Array, Array, Any]:
     """Return the ends of ranges, and whether a range holds its upper end."""
     if upper is not None:
         return read_numbers(lower, "lower"), read_numbers(upper, "upper"), False
@@ -425,9 +432,9 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array, Any]:
 
 
 def from_brackets(
-    text: Any,
-    edges: Any = None,
-    missing: Any = (),
+    text: LabelsLike,
+    edges: ArrayLike | None = None,
+    missing: str | Sequence[str] = (),
     *,
     decimal: str | None = None,
     thousands: str | None = None,
@@ -528,7 +535,11 @@ def from_brackets(
 
 
 def find_edges(
-    text: Any, missing: Any = (), *, decimal: str | None = None, thousands: str | None = None
+    text: LabelsLike,
+    missing: str | Sequence[str] = (),
+    *,
+    decimal: str | None = None,
+    thousands: str | None = None,
 ) -> Array:
     """Return the numbers at which brackets start and end.
 
@@ -558,7 +569,7 @@ def find_edges(
     return np.array(column.ends.span()[1])
 
 
-def bracket_names(edges: Any) -> list[str]:
+def bracket_names(edges: ArrayLike) -> list[str]:
     """Return a name for each class between some edges.
 
     Parameters
@@ -581,7 +592,10 @@ def bracket_names(edges: Any) -> list[str]:
 
 
 def _brackets(
-    text: Any, missing: Any, spelling: brackets.Spelling, edges: Sequence[float] = ()
+    text: LabelsLike,
+    missing: str | Sequence[str],
+    spelling: brackets.Spelling,
+    edges: Sequence[float] = (),
 ) -> tuple[list[brackets.Cell], brackets.Brackets]:
     """Return the cells of a column, and the brackets that are in it."""
     if isinstance(missing, str):
@@ -593,7 +607,7 @@ def _brackets(
     return cells, brackets.Brackets(first, missing, "text", spelling, edges)
 
 
-def _bracket_cell(cell: Any, row: int) -> brackets.Cell:
+def _bracket_cell(cell: object, row: int) -> brackets.Cell:
     """Return a text, or a number that is not text; empty text where it is missing."""
     if ranking.is_missing(cell):
         return ""
@@ -607,14 +621,14 @@ def _bracket_cell(cell: Any, row: int) -> brackets.Cell:
     raise RowError("text", row, f"{shown(cell)} is neither a text nor a finite number")
 
 
-def _column(column: Any, name: str) -> Iterable[Any]:
+def _column(column: Any, name: str) -> Iterable[object]:
     """Return the cells of a column."""
     if isinstance(column, str) or np.ndim(column) != 1:
         raise InputError(f"{name} should be a 1d array of strings, got {shown(column)} instead")
     return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
-def from_strings(y: Any, classes: Any) -> Array:
+def from_strings(y: LabelsLike, classes: LabelsLike | None) -> Array:
     """Turn ranges written as text into intervals.
 
     If the text is one of the classes, it means that class, whatever characters it has ("A+",
@@ -658,12 +672,12 @@ def from_strings(y: Any, classes: Any) -> Array:
 
 
 def make_intervals(
-    y: Any,
+    y: LabelsLike,
     kind: Literal[1, 2] = 1,
     fraction: float = 0.75,
     *,
-    classes: Any = None,
-    random_state: Any = None,
+    classes: LabelsLike | None = None,
+    random_state: Seed = None,
 ) -> Array:
     """Widen a share of exact labels to intervals, as in the paper's experiments.
 
@@ -718,12 +732,12 @@ def make_intervals(
     return _spell(ranks, order)
 
 
-def _own_stream(random_state: Any) -> np.random.RandomState:
+def _own_stream(random_state: Seed) -> np.random.RandomState:
     """Return a generator whose draws differ from those of a learner with the same number.
 
     Otherwise both would draw the same permutation, and the learner would see all ranges first.
     """
-    if isinstance(random_state, Integral):
+    if isinstance(random_state, int | np.integer):
         seeds = np.random.SeedSequence([int(random_state), STREAM])
         return np.random.RandomState(np.random.MT19937(seeds))
     return check_random_state(random_state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class ClassTexts:
         self.fold = len({str(name).casefold() for name in names}) == len(names)
         self.ranks = {self.key(name): r for r, name in enumerate(names)}
 
-    def key(self, name: Any) -> Any:
+    def key(self, name: str | float) -> str | float | None:
         """Return a text in the form in which spellings are compared."""
         if self.are_numbers:
             is_number = not isinstance(name, str) or re.fullmatch(NUMBER, name.strip())

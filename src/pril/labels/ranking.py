@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from pril.core.arrays import NO_LABEL as NO_LABEL
-from pril.core.arrays import Array, Ranks
+from pril.core.arrays import Array, LabelsLike, Ranks
 from pril.core.arrays import named as named
 from pril.core.arrays import plain as plain
 from pril.errors import ClassOrderWarning, InputError, InputTypeError, RowError, shown
@@ -115,7 +115,7 @@ class Labels(NamedTuple):
 # --- Reading -------------------------------------------------------------------------------------
 
 
-def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
+def read(y: object, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Labels:
     """Read a table of labels with one of the given numbers of columns (none given: any)."""
     if isinstance(y, Labels):  # read before
         return y
@@ -148,7 +148,7 @@ def read(y: Any, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> Label
         raise InputError(
             f"{name} should be a 1d array of labels"
             + (" or have two columns, the lower and the upper end" if 2 in columns else "")
-            + f", got an array of shape {np.shape(y)} instead{hint}"
+            + f", got an array of shape {labels.values.shape} instead{hint}"
         )
     has_ends = 2 in columns and values.shape[1] == 2
     if has_ends and values.dtype.kind == "f" and np.isinf(values).any():
@@ -263,7 +263,7 @@ def _read_values(y: Any, name: str) -> Labels:
     )
 
 
-def _as_objects(y: Any, name: str) -> Array:
+def _as_objects(y: Iterable[Any], name: str) -> Array:
     """Return a list of labels or of pairs as an array of Python objects."""
     rows = list(y)
     pairs = [isinstance(row, (tuple, list, np.ndarray)) for row in rows]
@@ -319,7 +319,7 @@ def _read_objects(array: Array, name: str) -> Labels:
     return Labels(flat.reshape(array.shape), np.dtype(object), np.array(found, dtype=object))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, str):
         return "string"
     if is_range(value):
@@ -327,12 +327,12 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, Real) else "other"
 
 
-def is_range(value: Any) -> bool:
+def is_range(value: object) -> bool:
     """Tell whether a value is a range of numbers, an Interval of pandas."""
     return hasattr(value, "closed") and hasattr(value, "overlaps")
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Tell None, NaN, NaT and pandas' NA from a label."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
@@ -633,7 +633,7 @@ def _are_ranks(labels: Labels, classes: Array) -> bool:
     return is_worded or bool((values >= 0).all() and (values < len(classes)).all())
 
 
-def check_length(labels: Any, rows: Any, *, name: str = "y", other: str = "X") -> None:
+def check_length(labels: Sized, rows: Sized, *, name: str = "y", other: str = "X") -> None:
     """Refuse labels that are more or fewer than the rows."""
     if len(labels) != len(rows):
         raise InputError(
@@ -649,7 +649,7 @@ def require_labels(labels: Labels, *, name: str = "y") -> None:
         raise RowError(name, int(np.argmax(missing)), "the label is missing")
 
 
-def find_classes(labels: Labels, classes: Any = None, *, name: str = "y") -> Array:
+def find_classes(labels: Labels, classes: LabelsLike | None = None, *, name: str = "y") -> Array:
     """Return the classes that were given or, without any, those of the labels, lowest first."""
     if classes is None:
         return order_classes(labels, name=name)
@@ -666,7 +666,9 @@ def warn_of_order(labels: Labels, classes: Array, *, name: str = "y") -> None:
         warnings.warn(ClassOrderWarning(message), stacklevel=3)
 
 
-def encode(labels: Labels, classes: Any = None, *, name: str = "y") -> tuple[Array, Ranks]:
+def encode(
+    labels: Labels, classes: LabelsLike | None = None, *, name: str = "y"
+) -> tuple[Array, Ranks]:
     """Return the classes, lowest first, and each row's interval of ranks."""
     order = find_classes(labels, classes, name=name)
     intervals = to_intervals(labels, order, name=name)
@@ -761,7 +763,7 @@ def between_votes(ranks: Ranks, n_classes: int, trim: float) -> Ranks:
 
 
 def rank_bounds(
-    low: Array, high: Array, cuts: Array, holds_upper: Any = False, *, name: str = "lower"
+    low: Array, high: Array, cuts: Array, holds_upper: Array | bool = False, *, name: str = "lower"
 ) -> Ranks:
     """Return the lowest and the highest bin between the cuts that each range of numbers overlaps.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 from sklearn.utils import check_random_state
 
-from pril.core.arrays import Array
+from pril.core.arrays import Array, LabelsLike, Seed
 from pril.errors import InputError, RowError
 from pril.labels import ranking
 
@@ -26,7 +27,7 @@ class Groups(NamedTuple):
     code: Array  # (n,), the position of each row's group
 
 
-def read_groups(groups: Any, n: int, *, name: str = "groups") -> Groups:
+def read_groups(groups: LabelsLike, n: int, *, name: str = "groups") -> Groups:
     """Read one group for each of n rows; refuse rows without one."""
     table = ranking.read(groups, name=name, columns=(1,))
     values = table.values[:, 0]
@@ -42,7 +43,7 @@ def read_groups(groups: Any, n: int, *, name: str = "groups") -> Groups:
     return Groups(table.vocabulary[known[order]], np.argsort(order)[code])
 
 
-def check_level(level: Any) -> float:
+def check_level(level: object) -> float:
     """Return a confidence level, which must be between 0 and 1."""
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise InputError(f"level must be above 0 and below 1, got {level!r}")
@@ -67,7 +68,12 @@ class Bootstrap:
     """
 
     def __init__(
-        self, used: Array, groups: Any, n_resamples: Any, level: Any, random_state: Any
+        self,
+        used: Array,
+        groups: LabelsLike | None,
+        n_resamples: object,
+        level: object,
+        random_state: Seed,
     ) -> None:
         if not isinstance(n_resamples, Integral) or n_resamples < 2:
             raise InputError(f"n_resamples must be an integer of at least 2, got {n_resamples!r}")
@@ -103,7 +109,7 @@ class Bootstrap:
                 drawn = self._rng.choice(len(self.members), size=len(self.members))
                 yield np.concatenate([self.members[k] for k in drawn])
 
-    def interval(self, values: Array, estimate: Any) -> Array:
+    def interval(self, values: Array, estimate: ArrayLike) -> Array:
         """Return the lower and the upper end of the interval of each column, given its estimate.
 
         They are percentiles, corrected for bias (Efron, 1981): if the median of the samples is

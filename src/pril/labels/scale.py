@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pril.core.arrays import Array, named
+from pril.core.arrays import Array, LabelsLike, named
 from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
 from pril.errors import InputError, InputTypeError
 from pril.labels import ranking
 
 
-def cut_points(edges: Any, name: str = "edges") -> Array:
+def cut_points(edges: ArrayLike, name: str = "edges") -> Array:
     """Return edges as floats, without infinite ones; refuse edges that do not ascend."""
     cuts = read_numbers(edges, name)
     if np.isnan(cuts).any() or (cuts[1:] <= cuts[:-1]).any():
@@ -22,7 +20,7 @@ def cut_points(edges: Any, name: str = "edges") -> Array:
     return cuts[np.isfinite(cuts)]
 
 
-def read_numbers(values: Any, name: str) -> Array:
+def read_numbers(values: LabelsLike, name: str) -> Array:
     """Return a 1d array of floats, NaN for what is missing."""
     try:
         table = ranking.read(values, name=name, columns=(1,))

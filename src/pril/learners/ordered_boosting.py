@@ -169,8 +169,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     Where no label is exact, and `coarsening_` is at random, the classes at both ends cannot be told
     from their neighbours.
 
-    To see how the held-out loss falls, use :func:`pril.plotting.plot_validation_loss`; to see what
-    moves the score of a row, :func:`pril.plotting.plot_contributions`.
+    To see how the held-out loss falls, use :class:`pril.plotting.ValidationLossDisplay`; to see
+    what moves the score of a row, :class:`pril.plotting.ContributionsDisplay`.
 
     Examples
     --------
@@ -373,7 +373,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
 
         See Also
         --------
-        pril.plotting.plot_contributions : Draws them.
+        pril.plotting.ContributionsDisplay : Draws them.
 
         Examples
         --------

@@ -8,12 +8,20 @@ import numpy as np
 
 from pril.bases.classifier import rate
 from pril.bases.parts import Parts
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks
 from pril.errors import import_extra
 from pril.labels import ranking
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.axis import XAxis, YAxis
+    from matplotlib.figure import Figure, SubFigure
+    from numpy.typing import ArrayLike
+    from sklearn.base import BaseEstimator
+
+    from pril.bases.classifier import OrdinalLearner
 
 
 # Safe for colour-blind readers.
@@ -28,7 +36,7 @@ class Display:
     """What every display has."""
 
     ax_: Axes
-    figure_: Any
+    figure_: Figure | SubFigure
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw.
@@ -63,7 +71,7 @@ def height_of(lines: int) -> float:
     return max(4.5, 1.2 + 0.28 * lines)
 
 
-def short_text(name: Any) -> str:
+def short_text(name: object) -> str:
     """Return a name as matplotlib draws it: one short line, with $ escaped."""
     line = "".join(c if c.isprintable() else " " for c in str(name))
     if len(line) > LONGEST:
@@ -71,7 +79,7 @@ def short_text(name: Any) -> str:
     return line.replace("$", r"\$")
 
 
-def name_classes(axis: XAxis | YAxis, classes: Any) -> None:
+def name_classes(axis: XAxis | YAxis, classes: Array) -> None:
     """Name the classes on an axis; of many classes, some at equal distances."""
     places = range(0, len(classes), -(-len(classes) // MOST_NAMES))
     names = [short_text(classes[k]) for k in places]
@@ -80,7 +88,7 @@ def name_classes(axis: XAxis | YAxis, classes: Any) -> None:
     axis.set_ticks(list(places), names, **(slanted if is_long else {}))
 
 
-def draw_cells(ax: Axes, shares: Any, texts: Any) -> None:
+def draw_cells(ax: Axes, shares: Array, texts: Sequence[Sequence[object]] | Array) -> None:
     """Draw shares as cells from white to blue, with a text in each unless there are many."""
     ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
     if len(shares[0]) <= MOST_NUMBERS:
@@ -89,7 +97,7 @@ def draw_cells(ax: Axes, shares: Any, texts: Any) -> None:
             ax.text(j, i, str(texts[i][j]), ha="center", va="center", color=color)
 
 
-def draw_bands(ax: Axes, thresholds: Any, classes: Any, points: Any) -> None:
+def draw_bands(ax: Axes, thresholds: Array, classes: Array, points: ArrayLike) -> None:
     """Shade the score ranges of the classes, and name them; all points are inside the axes."""
     ends = np.concatenate([thresholds, points])
     margin = 0.15 * (ends.max() - ends.min() or 1.0)
@@ -101,7 +109,7 @@ def draw_bands(ax: Axes, thresholds: Any, classes: Any, points: Any) -> None:
     ax.set_xlim(edges[0], edges[-1])
 
 
-def name_bands(ax: Axes, names: list[str], ends: Any) -> None:
+def name_bands(ax: Axes, names: list[str], ends: Array) -> None:
     """Write the names of bands above an axis, in up to three lines; leave out what does not fit."""
     lines = 1 + max(name.count("\n") for name in names)
     style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
@@ -121,7 +129,9 @@ def name_bands(ax: Axes, names: list[str], ends: Any) -> None:
         ax.annotate(name, (middle, 1.0), xycoords=above, xytext=place, **style)
 
 
-def rated(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any, Any, Any]:
+def rated(
+    estimator: BaseEstimator, X: FeaturesLike, y: LabelsLike
+) -> tuple[OrdinalLearner, Ranks, Array, Array, Ranks]:
     """Return the learner, its ranks and scores of rows, its thresholds, and the intervals of y."""
     parts = Parts.of(estimator)
     learner = parts.learner

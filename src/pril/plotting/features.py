@@ -11,14 +11,17 @@ import numpy as np
 from scipy.sparse import issparse
 
 from pril.bases.parts import Parts
+from pril.core.arrays import Array, FeaturesLike, Ranks
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import contributions
 from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, height_of, short_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+    from sklearn.base import BaseEstimator
 
-__all__ = ["ContributionsDisplay", "WeightsDisplay", "plot_contributions", "plot_model"]
+__all__ = ["ContributionsDisplay", "WeightsDisplay"]
 
 MOST_POINTS = 1000  # of a feature
 BINS = 60  # points in one of them are drawn above each other
@@ -68,15 +71,15 @@ class WeightsDisplay(Display):
     ['0', '1']
     """
 
-    coef: Any
-    thresholds: Any
-    classes: Any
+    coef: Array
+    thresholds: Array
+    classes: Array
     names: Sequence[str]
     intercept: float = 0.0
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, names: Names = None, top: int = 10, ax: Axes | None = None
+        cls, estimator: BaseEstimator, *, names: Names = None, top: int = 10, ax: Axes | None = None
     ) -> Self:
         """Draw the weights of a model.
 
@@ -133,44 +136,9 @@ class WeightsDisplay(Display):
         return self
 
 
-def plot_model(
-    estimator: Any, names: Names = None, *, top: int = 10, ax: Axes | None = None
-) -> Axes:
-    """Plot the largest weights of a model on its score axis, with its thresholds.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted linear learner with thresholds, alone or at the end of a Pipeline.
-    names : sequence of str, default=None
-        Names of the features. None takes those that the model knows, or else numbers.
-    top : int, default=10
-        How many weights to draw.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    See Also
-    --------
-    WeightsDisplay : What is drawn.
-
-    Examples
-    --------
-    >>> from pril import PRIL
-    >>> from pril.plotting import plot_model
-    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]], [(1, 1), (1, 2), (2, 2)]
-    >>> ax = plot_model(PRIL(random_state=0).fit(X, y), ["height", "width"])
-    >>> [label.get_text() for label in ax.get_yticklabels()]
-    ['height', 'width']
-    """
-    return WeightsDisplay.from_estimator(estimator, names=names, top=top, ax=ax).ax_
-
-
-def _draw_bars(ax: Axes, sizes: Any, starts: Any, names: list[str]) -> Any:
+def _draw_bars(
+    ax: Axes, sizes: Sequence[float] | Array, starts: ArrayLike, names: list[str]
+) -> Any:
     """Draw a bar for each name, in two colours: what raises a score, and what lowers it."""
     place, colors = np.arange(len(sizes)), np.where(np.array(sizes) < 0.0, OUTSIDE, INSIDE)
     bars = ax.barh(place, sizes, left=starts, color=colors, height=0.6)
@@ -228,17 +196,23 @@ class ContributionsDisplay(Display):
     'what the feature adds to the score'
     """
 
-    contributions: Any
-    values: Any
-    thresholds: Any
-    classes: Any
+    contributions: Array
+    values: Array
+    thresholds: Array
+    classes: Array
     names: Sequence[str]
-    predicted: Any
-    proba: Any = None
+    predicted: Array
+    proba: Array | None = None
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, names: Names = None, top: int = 10, ax: Axes | None = None
+        cls,
+        estimator: BaseEstimator,
+        X: FeaturesLike,
+        *,
+        names: Names = None,
+        top: int = 10,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw what features add to the scores of rows.
 
@@ -301,7 +275,7 @@ class ContributionsDisplay(Display):
             self._draw_rows(largest)
         return self
 
-    def _draw_row(self, largest: Any) -> None:
+    def _draw_row(self, largest: Ranks) -> None:
         """Draw bars from the base value, at the top, to the score; the largest first."""
         from matplotlib.patches import Patch
 
@@ -343,7 +317,7 @@ class ContributionsDisplay(Display):
         listed = [f"{short_text(self.classes[j])} {chances[j]:.0%}" for j in likely]
         return f"{title} ({', '.join(listed)})"
 
-    def _draw_rows(self, largest: Any) -> None:
+    def _draw_rows(self, largest: Ranks) -> None:
         """Draw a point for each row and feature."""
         added, n = self.contributions[:, :-1], len(self.contributions)
         some = np.arange(n)
@@ -367,7 +341,7 @@ class ContributionsDisplay(Display):
         bar.set_label("value of the feature", labelpad=-10)
 
 
-def _values_of(names: list[str], X: Any, features: Any) -> Any:
+def _values_of(names: list[str], X: Any, features: Any) -> Array:
     """Return the value of each feature, as it was before it became a number if X has its name."""
     cells = np.array(features.toarray() if issparse(features) else features, dtype=object)
     columns = [str(name) for name in getattr(X, "columns", [])]
@@ -388,7 +362,7 @@ def _shown(value: Any) -> str:
     return f"{float(value):.3g}" if is_number else short_text(value)
 
 
-def _ranks(values: list[Any]) -> Any:
+def _ranks(values: list[object]) -> Array:
     """Return for each value its place between the lowest, 0, and the highest, 1; NaN without."""
     numbers = np.array([float(v) if isinstance(v, Real) else np.nan for v in values])
     known = numbers[~np.isnan(numbers)]
@@ -397,7 +371,7 @@ def _ranks(values: list[Any]) -> Any:
     return np.where(np.isnan(numbers), np.nan, places)
 
 
-def _layers(x: Any) -> Any:
+def _layers(x: Array) -> Array:
     """Return how far from the middle points are drawn so that they do not hide each other."""
     width = (x.max() - x.min()) / BINS or 1.0
     bins = np.round((x - x.min()) / width).astype(int)
@@ -407,47 +381,3 @@ def _layers(x: Any) -> Any:
         number = np.arange(len(same))
         layer[same] = (number + 1) // 2 * np.where(number % 2, 1.0, -1.0)
     return 0.4 * layer / max(np.abs(layer).max(), 8.0)
-
-
-def plot_contributions(
-    estimator: Any, X: Any, names: Names = None, *, top: int = 10, ax: Axes | None = None
-) -> Axes:
-    """Plot what features add to the score of one row, or to those of many rows.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted linear learner with thresholds, or `OrderedBoosting`, alone or at the end of a
-        Pipeline.
-    X : array-like of shape (n_samples, n_features)
-        One row, or many.
-    names : sequence of str, default=None
-        Names of the features. None takes those that the model knows, or else numbers.
-    top : int, default=10
-        How many features to draw.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    See Also
-    --------
-    ContributionsDisplay : What is drawn.
-    pril.evaluate.contributions : How it is computed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pril import OrderedBoosting
-    >>> from pril.plotting import plot_contributions
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> y = np.digitize(X[:, 1], [-1.0, 1.0])
-    >>> model = OrderedBoosting(max_iter=5, random_state=0).fit(X, y)
-    >>> ax = plot_contributions(model, [[0.5, 2.0]], ["height", "width"])
-    >>> [label.get_text() for label in ax.get_yticklabels()]
-    ['width = 2', 'height = 0.5']
-    """
-    return ContributionsDisplay.from_estimator(estimator, X, names=names, top=top, ax=ax).ax_

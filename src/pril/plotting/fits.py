@@ -8,33 +8,28 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from pril.bases.intervals import Intervals
 from pril.bases.parts import Parts
+from pril.core.arrays import Array
 from pril.core.coarsening import Coarsening, offset_name
 from pril.errors import InputError, InputTypeError
-from pril.evaluate import BootstrapResult
-from pril.inference import Inference, Intervals
 from pril.plotting import drawing
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from sklearn.base import BaseEstimator
 
-__all__ = [
-    "CoarseningDisplay",
-    "ForestDisplay",
-    "ValidationLossDisplay",
-    "plot_bootstrap",
-    "plot_coarsening",
-    "plot_forest",
-    "plot_validation_loss",
-]
+__all__ = ["CoarseningDisplay", "ForestDisplay", "ValidationLossDisplay"]
 
 MOST_RANGES = 40  # of more, the most common are drawn
 MOST_DIGITS = 6  # after the point; smaller numbers are written as 1.23e-07
-NAMES = {
-    "weight": "weight per {} (log odds of a higher class)",
-    "effect": "change of the probability per {}",
-    "threshold": "threshold (score)",
+NAMES = {  # of a kind of numbers, and of its axis
+    "weight": ("Weights", "weight per {} (above 0: higher classes)"),
+    "effect": ("Marginal effects", "change of the probability per {}"),
+    "threshold": ("Thresholds", "threshold (score)"),
+    "probability": ("Probabilities", "probability"),
+    "number": ("Numbers", "number"),
 }
 
 
@@ -67,11 +62,11 @@ class ValidationLossDisplay(drawing.Display):
     'round'
     """
 
-    losses: Any
+    losses: Array
     n_kept: int
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: Axes | None = None) -> Self:
         """Draw the held-out loss of a model.
 
         Parameters
@@ -101,39 +96,6 @@ class ValidationLossDisplay(drawing.Display):
         ax.locator_params(axis="x", integer=True)
         ax.set(xlabel="round", ylabel="mean of -log P(label), held-out rows")
         ax.legend(fontsize=8)
-
-
-def plot_validation_loss(estimator: Any, *, ax: Axes | None = None) -> Axes:
-    """Plot the held-out loss after each round of boosting.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted `OrderedBoosting`, alone or at the end of a Pipeline.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    See Also
-    --------
-    ValidationLossDisplay : What is drawn.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pril import OrderedBoosting
-    >>> from pril.plotting import plot_validation_loss
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> y = np.digitize(X[:, 1], [-1.0, 1.0])
-    >>> model = OrderedBoosting(max_iter=5, random_state=0).fit(X, y)
-    >>> plot_validation_loss(model).get_xlabel()
-    'round'
-    """
-    return ValidationLossDisplay.from_estimator(estimator, ax=ax).ax_
 
 
 @dataclass(eq=False, repr=False)
@@ -173,10 +135,10 @@ class CoarseningDisplay(drawing.Display):
     """
 
     coarsening: Coarsening
-    classes: Any
+    classes: Array
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: Axes | None = None) -> Self:
         """Draw what a model found.
 
         Parameters
@@ -240,36 +202,6 @@ class CoarseningDisplay(drawing.Display):
         ax.set(xlabel="true class", ylabel="range given")
 
 
-def plot_coarsening(estimator: Any, *, ax: Axes | None = None) -> Axes:
-    """Plot how classes become ranges, as a model found it.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted `OrderedLogit` or `OrderedBoosting`, alone or at the end of a Pipeline.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    See Also
-    --------
-    CoarseningDisplay : What is drawn.
-
-    Examples
-    --------
-    >>> from pril import OrderedLogit
-    >>> from pril.plotting import plot_coarsening
-    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
-    >>> plot_coarsening(OrderedLogit(random_state=0).fit(X, y)).get_xlabel()
-    'true class'
-    """
-    return CoarseningDisplay.from_estimator(estimator, ax=ax).ax_
-
-
 @dataclass(eq=False, repr=False)
 class ForestDisplay(drawing.Display):
     """Estimates with their confidence intervals, a line for each feature: a forest plot.
@@ -280,8 +212,8 @@ class ForestDisplay(drawing.Display):
     Parameters
     ----------
     table : DataFrame
-        Columns `term` ("weight", "threshold" or "effect", the same in each row), `feature`,
-        `class`, `estimate`, `lower` and `upper`, as results have them.
+        Columns `term` ("weight", "threshold", "effect" or another, the same in each row),
+        `feature`, `class`, `estimate`, `lower` and `upper`, as results have them.
     level : float or None
         Confidence level of the intervals, for the title; None: unknown.
     unit : str, default="unit"
@@ -311,13 +243,27 @@ class ForestDisplay(drawing.Display):
     unit: str = "unit"
 
     @classmethod
-    def from_result(cls, result: Any, *, ax: Axes | None = None) -> Self:
-        """Draw the weights of a model, or its marginal effects.
+    def from_result(
+        cls,
+        result: Intervals | pd.DataFrame,
+        *,
+        term: str | None = None,
+        per: Literal["unit", "sd"] = "unit",
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw weights, thresholds, marginal effects or probabilities.
 
         Parameters
         ----------
-        result : Inference or Intervals
-            What `pril.inference.infer` returned, or its `marginal_effects()`.
+        result : Intervals or DataFrame
+            What `pril.inference.infer`, its `marginal_effects()`, or `pril.evaluate.bootstrap`
+            returned; or some rows of ``to_frame()``, to draw only those.
+        term : {"weight", "threshold", "effect"}, default=None
+            What to draw, if the result has several. None: weights. Effects are grouped by feature,
+            with one colour for each class.
+        per : {"unit", "sd"}, default="unit"
+            Whether weights and effects of `bootstrap` are per unit of their feature, or per
+            standard deviation, so that those of different features can be compared.
         ax : matplotlib Axes, default=None
             Where to draw. None makes a new figure.
 
@@ -326,17 +272,30 @@ class ForestDisplay(drawing.Display):
         display : ForestDisplay
             What was drawn.
         """
-        if not isinstance(result, Inference | Intervals):
+        if per not in ("unit", "sd"):
+            raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
+        level, unit = None, "unit"
+        if isinstance(result, Intervals):
+            level, unit, table = result.level, result.unit, result.to_frame()
+            if "term" not in result.columns:
+                names = dict(zip(result.columns, ("feature", "class"), strict=True))
+                table = table.rename(columns=names).assign(term=result.kind)
+        elif hasattr(result, "columns"):
+            table = result
+        else:
             raise InputTypeError(
-                "result must be what infer() or its marginal_effects() returned, got "
+                "result must be what infer(), its marginal_effects() or bootstrap() returned, got "
                 f"{type(result).__name__}"
             )
-        table = result.to_frame()
-        if isinstance(result, Inference):
-            table = table[table["term"] == "weight"]
-        else:
-            table = table.rename(columns={result.name: "feature"}).assign(term="effect")
-        return cls(table, result.level, result.unit).plot(ax=ax)
+        kind = term or ("weight" if "weight" in [*table["term"]] else table["term"].iloc[0])
+        rows = table[table["term"] == kind]
+        if rows.empty:
+            raise InputError(f"result has no rows with the term {kind!r}")
+        if per == "sd":
+            unit, numbers = "standard deviation", ["estimate", "lower", "upper"]
+            if kind != "threshold":
+                rows = rows.assign(**{name: rows[name] * rows["sd"] for name in numbers})
+        return cls(rows, level, unit).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw.
@@ -354,7 +313,8 @@ class ForestDisplay(drawing.Display):
         rows, term = self.table, self.table["term"].iloc[0]
         groups = rows["class" if term == "threshold" else "feature"].map(drawing.short_text)
         names = list(dict.fromkeys(groups))
-        classes = list(dict.fromkeys(rows["class"])) if term == "effect" else [None]
+        is_alone = term in ("weight", "threshold")
+        classes = [None] if is_alone else list(dict.fromkeys(rows["class"]))
         ax = self._begin(ax, drawing.height_of(max(len(names), len(rows) // 2)))
         colors = _colors(len(classes))
         style: dict[str, Any] = {"fmt": "o", "markersize": 5, "capsize": 3}
@@ -367,18 +327,18 @@ class ForestDisplay(drawing.Display):
             ax.errorbar(middle, place, xerr=errors, color=colors[k], label=name, **style)
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
-        if term != "threshold":
+        if term in ("weight", "effect"):
             ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
         ax.grid(axis="x", color="0.9", zorder=0)
         ax.set_axisbelow(True)
-        ax.set_xlabel(NAMES[term].format(self.unit))
+        title, axis = NAMES[term]
+        ax.set_xlabel(axis.format(self.unit))
         share = "" if self.level is None else f"{100.0 * self.level:.3g} % "
-        title = "Marginal effects" if term == "effect" else f"{term.capitalize()}s"
         ax.set_title(f"{title} with {share}intervals")
-        if term == "effect":
-            ax.legend(title="class", fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        else:
+        if is_alone:
             self._write_numbers(rows)
+        else:
+            ax.legend(title="class", fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return self
 
     def _write_numbers(self, rows: pd.DataFrame) -> None:
@@ -404,91 +364,6 @@ def _colors(n: int) -> Any:
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(0.0, 0.85, n))
-
-
-def plot_forest(result: Any, *, ax: Axes | None = None) -> Axes:
-    """Plot the weights of a model, or its marginal effects, with their confidence intervals.
-
-    Parameters
-    ----------
-    result : Inference or Intervals
-        What `pril.inference.infer` returned, or its `marginal_effects()`.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    See Also
-    --------
-    ForestDisplay : What is drawn.
-
-    Examples
-    --------
-    >>> from pril import OrderedLogit
-    >>> from pril.paper.datasets import make_synthetic
-    >>> from pril.inference import infer
-    >>> from pril.plotting import plot_forest
-    >>> X, y = make_synthetic(100, random_state=0)
-    >>> ax = plot_forest(infer(OrderedLogit(alpha=0.0).fit(X, y), X, y))
-    >>> [label.get_text() for label in ax.get_yticklabels()]
-    ['0', '1']
-    """
-    return ForestDisplay.from_result(result, ax=ax).ax_
-
-
-def plot_bootstrap(
-    result: Any,
-    *,
-    term: Literal["weight", "threshold", "effect"] = "weight",
-    per: Literal["unit", "sd"] = "unit",
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot bootstrap estimates with their confidence intervals.
-
-    Parameters
-    ----------
-    result : BootstrapResult or DataFrame
-        What `pril.evaluate.bootstrap` returned, or some rows of its ``to_frame()``, to draw only
-        those.
-    term : {"weight", "threshold", "effect"}, default="weight"
-        What to draw. Effects are grouped by feature, with one colour for each class.
-    per : {"unit", "sd"}, default="unit"
-        Whether weights and effects are per unit of their feature, or per standard deviation, so
-        that those of different features can be compared.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    Examples
-    --------
-    >>> from pril import OrderedLogit
-    >>> from pril.paper.datasets import make_synthetic
-    >>> from pril.evaluate import bootstrap
-    >>> from pril.plotting import plot_bootstrap
-    >>> X, y = make_synthetic(100, random_state=0)
-    >>> result = bootstrap(OrderedLogit(random_state=0), X, y, n_resamples=10, random_state=0)
-    >>> plot_bootstrap(result).get_xlabel()
-    'weight per unit (log odds of a higher class)'
-    """
-    if per not in ("unit", "sd"):
-        raise InputError(f"per must be 'unit' or 'sd', got {per!r}")
-    table = result.to_frame() if isinstance(result, BootstrapResult) else result
-    rows = table[table["term"] == term]
-    if rows.empty:
-        raise InputError(f"result has no rows with the term {term!r}")
-    if per == "sd" and term != "threshold":
-        numbers = ["estimate", "lower", "upper"]
-        rows = rows.assign(**{name: rows[name] * rows["sd"] for name in numbers})
-    level = result.level if isinstance(result, BootstrapResult) else None
-    unit = "unit" if per == "unit" else "standard deviation"
-    return ForestDisplay(rows, level, unit).plot(ax=ax).ax_
 
 
 def _with_interval(estimate: float, lower: float, upper: float) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pril import metrics
 from pril.bases.parts import Parts
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks
 from pril.errors import InputTypeError
 from pril.labels import ranking
 from pril.plotting import drawing
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
+    from sklearn.base import BaseEstimator
 
-__all__ = ["IntervalConfusionDisplay", "ReliabilityDisplay", "ScoreAxisDisplay", "plot_scores"]
+__all__ = ["IntervalConfusionDisplay", "ReliabilityDisplay", "ScoreAxisDisplay"]
 
 MOST_PANELS = 12  # of a reliability curve
 
@@ -63,14 +65,16 @@ class ScoreAxisDisplay(drawing.Display):
     'score'
     """
 
-    scores: Any
-    rank: Any
-    intervals: Any
-    thresholds: Any
-    classes: Any
+    scores: Array
+    rank: Array
+    intervals: Array
+    thresholds: Array
+    classes: Array
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(
+        cls, estimator: BaseEstimator, X: FeaturesLike, y: LabelsLike, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the rows by the scores of a model.
 
         Parameters
@@ -97,7 +101,13 @@ class ScoreAxisDisplay(drawing.Display):
 
     @classmethod
     def from_predictions(
-        cls, scores: Any, y: Any, *, thresholds: Any, classes: Any, ax: Axes | None = None
+        cls,
+        scores: ArrayLike,
+        y: LabelsLike,
+        *,
+        thresholds: ArrayLike,
+        classes: LabelsLike,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the rows by scores that were computed before.
 
@@ -172,7 +182,7 @@ class ScoreAxisDisplay(drawing.Display):
         ax.legend(loc="upper left", fontsize=8, framealpha=0.9)
         return self
 
-    def _edges(self, scores: Any, bins: int) -> Any:
+    def _edges(self, scores: Array, bins: int) -> Array:
         """Return the edges of bars of about equal width; every threshold is one."""
         points = np.concatenate([scores, self.thresholds])
         left, right = (points.min(), points.max()) if points.size else (0.0, 1.0)
@@ -186,42 +196,7 @@ class ScoreAxisDisplay(drawing.Display):
         return np.concatenate([*parts, ends[-1:]])
 
 
-def plot_scores(estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Axes:
-    """Plot the rows by score, coloured by whether they are predicted inside their range.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted learner with thresholds, alone or at the end of a Pipeline.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Features.
-    y : array-like of shape (n_samples,) or (n_samples, 2)
-        Exact labels or ranges.
-    ax : matplotlib Axes, default=None
-        Where to draw. None makes a new figure.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-        The axes drawn on.
-
-    See Also
-    --------
-    ScoreAxisDisplay : What is drawn.
-
-    Examples
-    --------
-    >>> from pril import PRIL
-    >>> from pril.plotting import plot_scores
-    >>> X, y = [[0.0], [1.0], [2.0]], [(1, 1), (1, 2), (2, 2)]
-    >>> ax = plot_scores(PRIL(random_state=0, max_iter=50).fit(X, y), X, y)
-    >>> ax.get_xlabel()
-    'score'
-    """
-    return ScoreAxisDisplay.from_estimator(estimator, X, y, ax=ax).ax_
-
-
-def confusion(rank: Any, intervals: Any, n_classes: int) -> Any:
+def confusion(rank: Ranks, intervals: Ranks, n_classes: int) -> Array:
     """Count the rows by the class of their label that is nearest to the prediction, and by it."""
     labelled = ranking.is_labelled(intervals)
     rank, intervals = rank[labelled], intervals[labelled]
@@ -262,11 +237,13 @@ class IntervalConfusionDisplay(drawing.Display):
            [0, 0, 1]])
     """
 
-    matrix: Any
-    classes: Any
+    matrix: Array
+    classes: Array
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(
+        cls, estimator: BaseEstimator, X: FeaturesLike, y: LabelsLike, *, ax: Axes | None = None
+    ) -> Self:
         """Draw the matrix of a model's predictions.
 
         Parameters
@@ -290,7 +267,12 @@ class IntervalConfusionDisplay(drawing.Display):
 
     @classmethod
     def from_predictions(
-        cls, y: Any, y_pred: Any, *, classes: Any = None, ax: Axes | None = None
+        cls,
+        y: LabelsLike,
+        y_pred: LabelsLike,
+        *,
+        classes: LabelsLike | None = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the matrix of predictions.
 
@@ -368,15 +350,15 @@ class ReliabilityDisplay(drawing.Display):
 
     curves: list[metrics.Reliability]
     _: KW_ONLY
-    classes: Any
+    classes: Array
     error: float
 
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: BaseEstimator,
+        X: FeaturesLike,
+        y: LabelsLike,
         *,
         sample_weight: ArrayLike | None = None,
         ax: Axes | None = None,
@@ -412,10 +394,10 @@ class ReliabilityDisplay(drawing.Display):
     @classmethod
     def from_predictions(
         cls,
-        y: Any,
+        y: LabelsLike,
         y_proba: ArrayLike,
         *,
-        classes: Any = None,
+        classes: LabelsLike | None = None,
         sample_weight: ArrayLike | None = None,
         ax: Axes | None = None,
     ) -> Self:
@@ -442,9 +424,12 @@ class ReliabilityDisplay(drawing.Display):
         """
         curves = metrics.reliability_curves(y, y_proba, classes, sample_weight, fewer_bins=True)
         error = metrics.calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
-        if classes is None:
-            classes = ranking.order_classes(ranking.read(y))
-        return cls(curves, classes=classes, error=error).plot(ax=ax)
+        order = (
+            ranking.order_classes(ranking.read(y))
+            if classes is None
+            else ranking.check_classes(classes)
+        )
+        return cls(curves, classes=order, error=error).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw the curves.
