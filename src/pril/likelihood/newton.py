@@ -91,14 +91,15 @@ def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:
 
     A class that would gain rows by itself, and that a step of all numbers would close, is held.
     """
-    k = here.information.cuts.shape[0]
-    pull = np.cumsum(here.gradient[:-k:-1])[::-1]  # by each distance, all thresholds above moved
-    distance, held = np.diff(x[len(x) - k :]), pull < 0.0
+    first = len(x) - here.information.cuts.shape[0]
+    above = here.gradient[first + 1 :]
+    pull = np.cumsum(above[::-1])[::-1]  # by each distance, all thresholds above it moved
+    distance, held = np.diff(x[first:]), pull < 0.0
     while True:
         information = with_room(here.information, distance, np.where(held, np.abs(pull), 0.0))
         find = _sparse_step if issparse(information.cuts) else _dense_step
         step, is_peak = find(information, here.gradient, damping)
-        closed = ~held & (np.diff(step[len(x) - k :]) < (LEAST_LEFT - 1.0) * distance)
+        closed = ~held & (np.diff(step[first:]) < (LEAST_LEFT - 1.0) * distance)
         if not closed.any():
             return step, is_peak
         held |= closed

@@ -64,6 +64,7 @@ MODULES = (
     "core.arrays",
     "core.coarsening",
     "core.loop_types",
+    "core.words",
     "learners.boosting.compiled",
     "learners.boosting.shapley",
     "online.coarsening_by_row",
