@@ -113,7 +113,8 @@ def with_room(information: Information, distance: Array, pull: Array) -> Informa
     """
     if len(distance) == 0:
         return information
-    more = by_thresholds(np.insert(pull / distance, 0, 0.0), issparse(information.cuts))
+    level = np.zeros(len(distance) + 1)
+    more = by_thresholds(level, pull / distance, issparse(information.cuts))
     return information._replace(cuts=information.cuts + more)
 
 
@@ -144,25 +145,33 @@ def _dense_step(information: Information, gradient: Array, damping: float) -> tu
     return vectors @ steps / size, is_flat
 
 
-def by_thresholds(curve: Array, is_sparse: bool) -> Any:
-    """Return as information of thresholds the curvature by the first one and by each distance."""
-    diagonal = curve + np.append(curve[1:], 0.0)
+def by_thresholds(level: Array, curve: Array, is_sparse: bool) -> Any:
+    """Return as information of thresholds the curvature by some, and by each distance."""
+    ends = np.pad(curve, 1)
+    diagonal = level + ends[:-1] + ends[1:]
     if is_sparse:
-        return csr_array(diags_array([-curve[1:], diagonal, -curve[1:]], offsets=[-1, 0, 1]))
-    return np.diag(diagonal) - np.diag(curve[1:], 1) - np.diag(curve[1:], -1)
+        return csr_array(diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1]))
+    return np.diag(diagonal) - np.diag(curve, 1) - np.diag(curve, -1)
 
 
 def brakes(information: Information) -> Information:
     """Return what damping multiplies: the curvature by each number, and by each distance.
 
-    If thresholds were held back one by one, those that are close could not move together.
+    If thresholds were held back one by one, those that are close could not move together. A
+    distance moves all thresholds above it or all below, whatever is easier; the level is that of
+    the threshold that rows determine best.
     """
     rest, cross, cuts = information
-    upper = triu(cuts) if issparse(cuts) else np.triu(cuts)
-    by_row = 2.0 * upper.sum(axis=1) - cuts.diagonal()
-    curve = by_row[::-1].cumsum()[::-1]  # a distance moves all thresholds above it
+    upper, diagonal = triu(cuts) if issparse(cuts) else np.triu(cuts), cuts.diagonal()
+    above = (2.0 * upper.sum(axis=1) - diagonal)[::-1].cumsum()[::-1]
+    below = (2.0 * upper.sum(axis=0) - diagonal).cumsum()
+    curve = np.minimum(np.abs(above[1:]), np.abs(below[:-1]))
+    level = np.zeros(len(diagonal))
+    if len(level):
+        level[np.argmax(diagonal)] = _size(above[:1])[0] ** 2
     own = np.diag(_size(np.diagonal(rest)) ** 2)
-    return Information(own, np.zeros_like(cross), by_thresholds(_size(curve) ** 2, issparse(cuts)))
+    slower = by_thresholds(level, _size(curve) ** 2, issparse(cuts))
+    return Information(own, np.zeros_like(cross), slower)
 
 
 def ordered(x: Array, step: Array, k: int) -> Array:
