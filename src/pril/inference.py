@@ -698,7 +698,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
         start += block.n_rows
         for terms in point.terms(scores, block.kind):
             own, weight = cells[terms.rows], block.weight[terms.rows]
-            for cut, by in zip(terms.cuts, terms.by_cut, strict=True):
+            for cut, by in zip(terms.places[: len(terms.by_cut)], terms.by_cut, strict=True):
                 np.add.at(added, (place[terms.rows], cut), own * (weight * by)[:, np.newaxis])
         below, above, density, _ = problem.link.sides(cuts[:, np.newaxis] - scores)
         for (low, high), chance in zip(ends + [0, 1], chances, strict=True):

@@ -31,6 +31,17 @@ TURNBULL_CHANGE, MOST_TURNBULL = 1e-6, 2000
 LEAST_MASS = 1e-4  # the share of a class that ranges at random leave without rows, with rounding
 
 
+class Shape(NamedTuple):
+    """Kinds of labels whose likelihood depends on m cuts, and on q numbers with their chances."""
+
+    kinds: Array  # their numbers
+    cuts: Array  # (kinds, m), ascending
+    cells: Array  # (kinds, q - m)
+    places: Array  # (kinds, q), of cuts and cells among all: cells are after the cuts
+    first: slice  # where these numbers are, in one array of all kinds
+    pairs: slice  # and their q (q + 1) / 2 pairs
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """Which cuts and which chances the likelihood of each kind of label depends on."""
@@ -39,34 +50,77 @@ class Cells:
     varies: Array  # (kinds,), whether chances differ among the classes of a kind
 
     @cached_property
-    def n_cuts(self) -> Array:
-        """The number of cuts of each kind: two, if chances do not vary."""
-        low, high = self.kinds.ends.T
-        return np.where(self.varies, high - low + 2, 2)
-
-    @cached_property
-    def cuts(self) -> Array:
-        """The cuts of each kind, ascending; the last one is repeated. Of shape (kinds, most)."""
-        low, high = self.kinds.ends.T[:, :, np.newaxis]
-        steps = np.arange(int(self.n_cuts.max(initial=2)))
-        far = np.where(steps > 0, high + 1, low)
-        return np.where(self.varies[:, np.newaxis], np.minimum(low + steps, high + 1), far)
+    def n_cells(self) -> Array:
+        """The number of cells of each kind."""
+        return np.where(self.varies, self.kinds.ends[:, 1] - self.kinds.ends[:, 0] + 1, 0)
 
     @cached_property
     def first(self) -> Array:
         """The number of the first cell of each kind, of those that vary."""
-        sizes = np.where(self.varies, self.n_cuts - 1, 0)
-        return np.cumsum(sizes) - sizes
+        return np.cumsum(self.n_cells) - self.n_cells
 
     @cached_property
     def kind(self) -> Array:
         """The kind of each cell."""
-        return np.repeat(np.flatnonzero(self.varies), (self.n_cuts - 1)[self.varies])
+        return np.repeat(np.arange(len(self.varies)), self.n_cells)
 
     @cached_property
     def rank(self) -> Array:
         """The class of each cell."""
         return self.kinds.ends[self.kind, 0] + np.arange(len(self.kind)) - self.first[self.kind]
+
+    @property
+    def n_places(self) -> int:
+        """The number of all cuts and cells."""
+        return self.kinds.n_classes + 1 + len(self.kind)
+
+    @cached_property
+    def shapes(self) -> list[Shape]:
+        """The kinds, those with as many cells together."""
+        shapes, first, pairs = [], 0, 0
+        for n in np.unique(self.n_cells).tolist():
+            kinds = np.flatnonzero(self.n_cells == n)
+            low, high = self.kinds.ends[kinds].T[:, :, np.newaxis]
+            cuts = low + np.arange(n + 1) if n else np.hstack([low, high + 1])
+            cells = self.first[kinds, np.newaxis] + np.arange(n)
+            places = np.hstack([cuts, self.kinds.n_classes + 1 + cells])
+            q = places.shape[1]
+            to, to_pairs = first + places.size, pairs + len(kinds) * q * (q + 1) // 2
+            own = slice(first, to), slice(pairs, to_pairs)
+            shapes.append(Shape(kinds, cuts, cells, places, *own))
+            first, pairs = to, to_pairs
+        return shapes
+
+    @cached_property
+    def number(self) -> Array:
+        """The number of each kind in its shape."""
+        number = np.empty(len(self.varies), dtype=int)
+        for shape in self.shapes:
+            number[shape.kinds] = np.arange(len(shape.kinds))
+        return number
+
+    @cached_property
+    def starts(self) -> Array:
+        """(kinds, 2), where the numbers of each kind begin in `places`, and in `pairs`."""
+        starts = np.empty((len(self.varies), 2), dtype=int)
+        for shape in self.shapes:
+            q, number = shape.places.shape[1], np.arange(len(shape.kinds))
+            starts[shape.kinds, 0] = shape.first.start + q * number
+            starts[shape.kinds, 1] = shape.pairs.start + q * (q + 1) // 2 * number
+        return starts
+
+    @cached_property
+    def places(self) -> Array:
+        """The place of each number of each kind, shape after shape."""
+        return np.concatenate([shape.places.ravel() for shape in self.shapes])
+
+    @cached_property
+    def pairs(self) -> tuple[Array, Array]:
+        """The places of each pair of numbers of a kind, shape after shape; the lower one first."""
+        upper = [(shape.places, *np.triu_indices(shape.places.shape[1])) for shape in self.shapes]
+        one = np.concatenate([places[:, a].ravel() for places, a, _ in upper])
+        other = np.concatenate([places[:, b].ravel() for places, _, b in upper])
+        return one, other
 
 
 class Table(NamedTuple):

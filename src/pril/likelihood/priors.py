@@ -12,7 +12,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.likelihood.mechanisms import Cells, Mechanism, Random
 from pril.likelihood.rows import Block
-from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, joined
+from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, information_of
 
 # Pseudo-rows of the shares of the classes, at what ranges divided evenly give: where a mechanism is
 # learned, a class may else vanish because its neighbours explain its ranges.
@@ -31,30 +31,31 @@ class ClassShares(NamedTuple):
         """Return the log density by weights and thresholds; `cells` are those of exact labels."""
         Z, scores = point.scores(self.sample)
         share = self.sample.weight / self.sample.weight.sum()
-        below, above, density, tilt = point.link.sides(point.theta - scores[:, np.newaxis])
+        edges = np.concatenate([[-np.inf], point.theta, [np.inf]])
+        below, above, density, tilt = point.link.sides(edges - scores[:, np.newaxis])
         density *= share[:, np.newaxis]
-        low, high = np.append(share @ below, 1.0), np.append(share @ above, 0.0)
+        low, high = share @ below, share @ above
         # Differences of what is near 1 are those of what is near 0.
-        shares = np.where(
-            np.append(0.0, low[:-1]) > 0.5, -np.diff(high, prepend=1.0), np.diff(low, prepend=0.0)
-        )
+        shares = np.where(low[:-1] > 0.5, high[:-1] - high[1:], low[1:] - low[:-1])
         shares = np.maximum(shares, LEAST_SHARE)
         each = self.pseudo_rows / shares
-        curve = each / shares
+        curve, more = each / shares, each[:-1] - each[1:]
         # How the shares change: with the two cuts of each, and with the weights.
-        by_cut = np.pad(density.sum(axis=0), 1)
-        by_w = -Z.sums(np.diff(np.pad(density, [(0, 0), (1, 1)]), axis=1))
-        gradient = np.concatenate([by_w @ each, -np.diff(each) * by_cut[1:-1]])
-        bend = density * tilt * np.diff(each)
-        ends = np.stack([-by_cut[:-1], by_cut[1:]], axis=1)
-        blocks = curve[:, np.newaxis, np.newaxis] * ends[:, :, np.newaxis] * ends[:, np.newaxis]
-        blocks[1:, 0, 0] += bend.sum(axis=0)
-        cross = -np.diff(by_w * curve, axis=1) * by_cut[1:-1] - Z.sums(bend)
+        by_cut, by_w = density.sum(axis=0), Z.sums(density)
+        by_w = by_w[:, :-1] - by_w[:, 1:]
+        bend = density[:, 1:-1] * tilt[:, 1:-1] * more
+        cut, own = by_cut[1:-1], bend.sum(axis=0)
+        below, above = by_cut[:-1], by_cut[1:]
+        pairs = np.column_stack([curve * below**2, -curve * below * above, curve * above**2])
+        pairs[1:, 0] -= own
+        by_w_curve = by_w * curve
+        cross = (by_w_curve[:, :-1] - by_w_curve[:, 1:]) * cut + Z.sums(bend)
         rest = np.empty((0, 0))
         if len(point.w) <= MOST_DENSE:
-            rest = (by_w * curve) @ by_w.T + Z.squares(bend.sum(axis=1))
-        cuts = joined(cells.cuts, blocks, len(shares) + 1)[1:-1, 1:-1]
+            rest = by_w_curve @ by_w.T - Z.squares(bend.sum(axis=1))
+        cuts = information_of(cells, pairs.ravel())[1:-1, 1:-1]
         information = Information(rest, cross[: len(rest)], cuts)
+        gradient = np.concatenate([by_w @ each, more * cut])
         return Sums(float(self.pseudo_rows @ np.log(shares)), gradient, information)
 
 

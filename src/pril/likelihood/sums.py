@@ -14,14 +14,14 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, diags_array, issparse
 from scipy.special import logsumexp
 
 from pril.core.arrays import Array
 from pril.core.links import Link
 from pril.core.threads import with_one_blas_thread
-from pril.likelihood.mechanisms import Cells, Table
-from pril.likelihood.rows import Block, Frame, Framed, Selection
+from pril.likelihood.mechanisms import Cells, Shape, Table
+from pril.likelihood.rows import Block, Frame, Framed
 
 MOST_DENSE = 1000  # features; with more, second derivatives are never written down as a matrix
 MOST_COLUMNS = 64  # cuts and cells of which each row has a column; with more, it has a sparse row
@@ -31,29 +31,73 @@ LEAST_CHANCE = 1e-290  # of a label; for a smaller one, logarithms are added up
 
 
 class Terms(NamedTuple):
-    """What some rows add, given their scores: derivatives of log z by what is local to each."""
+    """What rows of one shape add, given their scores: derivatives of log z by its q numbers.
 
-    rows: Selection
+    These are the m cuts of a row's label and, if chances vary, those between. Rows are sorted by
+    kind.
+    """
+
+    shape: Shape
+    rows: Array  # (n,), their numbers
+    number: Array  # (n,), of the kind of each, in the shape
     log_z: Array  # (n,)
-    cuts: Array  # (m, n), numbers of cuts
-    cells: Array | None  # (m - 1, n), numbers of cells; None if chances do not vary
-    by_cut: Array  # (m, n)
-    by_cell: Array  # (m - 1, n)
+    first: Array  # (q, n)
     second: Array  # (m, n), second derivatives of z by a cut, over z
-    mixed: Array  # (m, n), densities at the cuts, over z
+    mixed: Array  # (m, n), densities at the cuts, over z: second derivatives by cuts and cells
+
+    @property
+    def by_cut(self) -> Array:
+        """The derivatives by the cuts."""
+        return self.first[: len(self.second)]
+
+    @property
+    def places(self) -> Array:
+        """(q, n), the places of the numbers of each row."""
+        return self.shape.places.T.take(self.number, axis=1)
+
+    def by_score(self, weight: Array) -> tuple[Array, Array]:
+        """Return minus the derivatives by the score twice, and by it and each number."""
+        m, whole = len(self.second), self.by_cut.sum(axis=0)
+        by_both = -whole * self.first
+        by_both[:m] += self.second
+        if len(self.first) > m:
+            by_both[m:] += self.mixed[1:] - self.mixed[:-1]
+        return weight * (whole * whole - self.second.sum(axis=0)), weight * by_both
+
+    def add_by_kind(self, weight: Array, first: Array, pairs: Array) -> None:
+        """Add the sums over the rows of each kind: of derivatives, and minus second ones of pairs.
+
+        Both are those of this shape only.
+        """
+        starts = np.flatnonzero(np.diff(self.number, prepend=-1))
+        kinds, place = self.number[starts], 0
+        (q, _), m = self.first.shape, len(self.second)
+        first, pairs = first.reshape(-1, q), pairs.reshape(-1, q * (q + 1) // 2)
+        weighed = weight * self.first
+        first[kinds] += np.add.reduceat(weighed, starts, axis=1).T
+        for a in range(q):
+            products = weighed[a] * self.first[a:]
+            if a < m:
+                products[0] -= weight * self.second[a]
+            if a < m < q:  # a cell has a cut below it and one above
+                mixed = weight * self.mixed[a]
+                if a < m - 1:
+                    products[m] += mixed
+                if a > 0:
+                    products[m - 1] -= mixed
+            pairs[kinds, place : place + q - a] += np.add.reduceat(products, starts, axis=1).T
+            place += q - a
 
 
 class KindSums(NamedTuple):
-    """Sums over rows; those of different rows add up. There are m cuts, q cuts and cells a kind."""
+    """Sums over rows; those of different rows add up. Kinds are in the order of `Cells.places`."""
 
     value: float
     by_w: Array  # (d,)
     by_ww: Array  # (d, d), minus second derivatives; empty if features are many
     by_w_local: Array  # (d, cuts and cells), the same by w and by what is local; or empty
-    first: Array  # (kinds, q)
-    outer: Array  # (kinds, q, q), products of the first derivatives of rows, the upper half
-    second: Array  # (kinds, m)
-    mixed: Array  # (kinds, m)
+    first: Array  # by each cut and cell of each kind
+    pairs: Array  # minus the second derivatives by each pair of these
     squares: Array  # (2,), of the gradients of rows by score, and by cuts
 
     def plus(self, other: KindSums) -> KindSums:
@@ -110,11 +154,6 @@ class Point:
     cells: Cells
     M: Array  # of the cells
 
-    @property
-    def n_places(self) -> int:
-        """The number of all cuts and cells."""
-        return len(self.theta) + 2 + len(self.M)
-
     def scores(self, block: Block) -> tuple[Framed, Array]:
         """Return the rows of a block in the frame, and their scores."""
         Z = self.frame.view(block.X)
@@ -122,111 +161,79 @@ class Point:
         return Z, scores if block.offset is None else scores + block.offset
 
     def terms(self, scores: Array, kind: Array) -> Iterator[Terms]:
-        """Return the terms of rows, of those together that have as many cuts."""
-        cells, shape = self.cells, 2 * self.cells.n_cuts + self.cells.varies
-        shapes = np.unique(shape)
-        of_row = None if len(shapes) == 1 else shape[kind]
+        """Return the terms of rows, of those of one shape together."""
+        cells, order = self.cells, np.argsort(kind, kind="stable")
         cut = np.concatenate([[-np.inf], self.theta, [np.inf]])
-        for code in shapes.tolist():
-            rows = slice(None) if of_row is None else np.flatnonzero(of_row == code)
-            kinds, m, varies = kind[rows], code // 2, bool(code % 2)
-            cuts = cells.cuts.T[:m].take(kinds, axis=1)
-            own, chance = None, np.ones((1, 1))
-            if varies:
-                own = cells.first[kinds] + np.arange(m - 1)[:, np.newaxis]
-                chance = self.M[own]
-            yield Terms(rows, *_local(self.link, cut[cuts] - scores[rows], chance, cuts, own))
+        n_cells = cells.n_cells[kind[order]] if len(cells.shapes) > 1 else None
+        for shape in cells.shapes:
+            n = shape.cells.shape[1]
+            rows = order if n_cells is None else order[n_cells == n]
+            if len(rows):
+                number = cells.number[kind[rows]]
+                chance = self.M[shape.cells] if n else np.ones((len(shape.kinds), 1))
+                around = np.zeros((len(chance), len(chance.T) + 2))
+                around[:, 1:-1] = chance
+                by_kind = cut[shape.cuts], chance, around[:, :-1] - around[:, 1:]
+                distance, chance, jump = (x.T.take(number, axis=1) for x in by_kind)
+                distance -= scores[rows]
+                log_z, P, density, tilt = _looked_at(self.link, distance, chance)
+                by_cut = jump * density
+                first = np.concatenate([by_cut, P]) if n else by_cut
+                yield Terms(shape, rows, number, log_z, first, by_cut * tilt, density)
 
     @with_one_blas_thread
     def sums(self, block: Block) -> KindSums:
         """Return the sums of a block."""
         Z, scores = self.scores(block)
-        weight, d = block.weight, len(self.w)
-        n_kinds, m = self.cells.cuts.shape
-        q = 2 * m - 1 if len(self.M) else m
-        value, squares = 0.0, np.zeros(2)
-        first, outer = np.zeros((n_kinds, q)), np.zeros((n_kinds, q, q))
-        second, mixed = np.zeros((n_kinds, m)), np.zeros((n_kinds, m))
+        value, squares, cells = 0.0, np.zeros(2), self.cells
+        first, pairs = np.zeros(len(cells.places)), np.zeros(len(cells.pairs[0]))
         slope, curve = np.empty(block.n_rows), np.empty(block.n_rows)
         local = []
         for terms in self.terms(scores, block.kind):
-            rows, by_cut = terms.rows, terms.by_cut
-            kind, own = block.kind[rows], weight[rows]
-            slope[rows] = -own * by_cut.sum(axis=0)
-            curve[rows], columns, values = self._by_score(terms, own)
-            local.append((rows, columns, values))
-            value += float(own @ terms.log_z)
-            weighed = own * by_cut
-            squares[1] += float(np.vdot(weighed, weighed))
-            parts, places = [*by_cut], [*range(len(by_cut))]
-            if terms.cells is not None:
-                parts += [*terms.by_cell]
-                places += range(m, m + len(terms.by_cell))
-            for a, one in zip(places, parts, strict=True):
-                one = own * one
-                first[:, a] += np.bincount(kind, one, n_kinds)
-                for b, other in zip(places, parts, strict=True):
-                    if b >= a:
-                        outer[:, a, b] += np.bincount(kind, one * other, n_kinds)
-            for c in range(len(by_cut)):
-                second[:, c] += np.bincount(kind, own * terms.second[c], n_kinds)
-                if terms.cells is not None:
-                    mixed[:, c] += np.bincount(kind, own * terms.mixed[c], n_kinds)
+            rows, weight = terms.rows, block.weight[terms.rows]
+            by_cut = weight * terms.by_cut
+            slope[rows] = -by_cut.sum(axis=0)
+            squares[1] += float(np.vdot(by_cut, by_cut))
+            curve[rows], values = terms.by_score(weight)
+            local.append((rows, terms.places, values))
+            value += float(weight @ terms.log_z)
+            terms.add_by_kind(weight, first[terms.shape.first], pairs[terms.shape.pairs])
         squares[0] = float(slope @ slope)
-        by_ww, by_w_local = np.empty((0, 0)), np.empty((0, self.n_places))
-        if d <= MOST_DENSE:
+        by_ww, by_w_local = np.empty((0, 0)), np.empty((0, cells.n_places))
+        if len(self.w) <= MOST_DENSE:
             by_ww = Z.squares(curve)
             by_w_local = Z.sums(self.spread(local, block.n_rows))
-        by_w = Z.sums(slope)
-        return KindSums(value, by_w, by_ww, by_w_local, first, outer, second, mixed, squares)
+        return KindSums(value, Z.sums(slope), by_ww, by_w_local, first, pairs, squares)
 
-    def _by_score(self, terms: Terms, weight: Array) -> tuple[Array, Array, Array]:
-        """Return minus the derivatives by the score twice, and by it and what is local: columns."""
-        whole = terms.by_cut.sum(axis=0)
-        curve = weight * (whole * whole - terms.second.sum(axis=0))
-        columns, values = terms.cuts, terms.second - whole * terms.by_cut
-        if terms.cells is not None:
-            by_cell = np.diff(terms.mixed, axis=0) - whole * terms.by_cell
-            columns = np.concatenate([columns, terms.cells + len(self.theta) + 2])
-            values = np.concatenate([values, by_cell])
-        return curve, columns, weight * values
-
-    def spread(self, local: list[tuple[Selection, Array, Array]], n: int) -> Any:
+    def spread(self, local: list[tuple[Array, Array, Array]], n: int) -> Any:
         """Return a matrix of n rows, and a column for each cut and cell, with values of rows."""
-        width = self.n_places
+        width = self.cells.n_places
         if width <= MOST_COLUMNS:
             dense = np.zeros((n, width))
-            for rows, columns, values in local:
-                at = np.arange(n)[rows]
-                for column, value in zip(columns, values, strict=True):
-                    dense[at, column] += value
+            for rows, places, values in local:
+                dense[rows, places] = values
             return dense
-        parts = [np.broadcast_arrays(np.arange(n)[rows], *at) for rows, *at in local]
-        rows, columns, values = (
-            np.concatenate([*map(np.ravel, x)]) for x in zip(*parts, strict=True)
+        rows, places, values = (
+            np.concatenate([np.ravel(x) for x in parts])
+            for parts in zip(*(np.broadcast_arrays(*each) for each in local), strict=True)
         )
-        return csr_array((values, (rows, columns)), shape=(n, width))
+        return csr_array((values, (rows, places)), shape=(n, width))
 
     def curvature(self, block: Block) -> tuple[Array, Any]:
         """Return minus the second derivatives of rows by the score, and by that and `spread`."""
         _, scores = self.scores(block)
         curve, local = np.empty(block.n_rows), []
         for terms in self.terms(scores, block.kind):
-            weight = block.weight[terms.rows]
-            curve[terms.rows], columns, values = self._by_score(terms, weight)
-            local.append((terms.rows, columns, values))
+            curve[terms.rows], values = terms.by_score(block.weight[terms.rows])
+            local.append((terms.rows, terms.places, values))
         return curve, self.spread(local, block.n_rows)
 
     def gradients(self, block: Block, J: Array) -> Array:
         """Return the derivatives of log z of each row by (w, phi, theta); J is a table's."""
         Z, scores = self.scores(block)
-        local, k = [], len(self.theta)
-        for terms in self.terms(scores, block.kind):
-            columns, values = terms.cuts, terms.by_cut
-            if terms.cells is not None:
-                columns = np.concatenate([columns, terms.cells + k + 2])
-                values = np.concatenate([values, terms.by_cell])
-            local.append((terms.rows, columns, values))
+        k = len(self.theta)
+        every = self.terms(scores, block.kind)
+        local = [(terms.rows, terms.places, terms.first) for terms in every]
         spread = self.spread(local, block.n_rows)
         spread = spread.toarray() if issparse(spread) else spread
         by_theta, by_phi = spread[:, 1 : k + 1], spread[:, k + 2 :] @ J
@@ -234,24 +241,20 @@ class Point:
         return np.hstack([Z.dense() * slope, by_phi, by_theta])
 
 
-def _local(link: Link, distance: Array, chance: Array, cuts: Array, cells: Array | None) -> Any:
-    """Return the fields of `Terms` but the first, given distances of cuts and chances between."""
+def _looked_at(link: Link, distance: Array, chance: Array) -> tuple[Array, Array, Array, Array]:
+    """Return log z, P and densities over z, and tilts, given distances of cuts and chances."""
     below, above, density, tilt = link.sides(distance)
     # Differences of what is near 1 are those of what is near 0.
     P = np.where(below[:-1] > 0.5, above[:-1] - above[1:], below[1:] - below[:-1])
     z = (P * chance).sum(axis=0)
     is_tiny = z < LEAST_CHANCE
-    if is_tiny.any():
-        z[is_tiny] = 1.0
-    by_cell, mixed, log_z = P / z, density / z, np.log(z)
-    if is_tiny.any():
-        some = chance if chance.shape[1] == 1 else chance[:, is_tiny]
-        by_cell[:, is_tiny], mixed[:, is_tiny], log_z[is_tiny] = _in_logs(
-            link, distance[:, is_tiny], some
-        )
-    jumps = np.diff(-chance, axis=0, prepend=0.0, append=0.0)
-    by_cut = jumps * mixed
-    return log_z, cuts, cells, by_cut, by_cell, by_cut * tilt, mixed
+    if not is_tiny.any():
+        return np.log(z), P / z, density / z, tilt
+    z[is_tiny] = 1.0
+    P, density, log_z = P / z, density / z, np.log(z)
+    some = _in_logs(link, distance[:, is_tiny], chance[:, is_tiny])
+    P[:, is_tiny], density[:, is_tiny], log_z[is_tiny] = some
+    return log_z, P, density, tilt
 
 
 def _in_logs(link: Link, distance: Array, chance: Array) -> tuple[Array, Array, Array]:
@@ -264,43 +267,34 @@ def _in_logs(link: Link, distance: Array, chance: Array) -> tuple[Array, Array, 
 
 def assembled(sums: KindSums, cells: Cells, table: Table) -> Sums:
     """Return the derivatives by (w, phi, theta), given sums by kind."""
-    n_cuts, m = cells.kinds.n_classes + 1, cells.cuts.shape[1]
-    cuts, chances, below = slice(1, n_cuts - 1), slice(n_cuts, None), np.arange(m - 1)
-    local = sums.outer + np.triu(np.ones(sums.outer.shape[1:]), 1).T * sums.outer.swapaxes(1, 2)
-    local[:, range(m), range(m)] -= sums.second
-    places = cells.cuts
-    if len(table.M):  # a cell has a cut below it and one above
-        places = np.hstack([places, n_cuts + cells.first[:, np.newaxis] + below])
-        places = np.minimum(places, n_cuts + len(table.M) - 1)  # there are zeros beyond
-        is_cell = below < cells.n_cuts[:, np.newaxis] - 1
-        for cut, sign in ((below, 1.0), (below + 1, -1.0)):
-            mixed = np.where(is_cell, sign * sums.mixed[:, cut], 0.0)
-            local[:, cut, m + below] += mixed
-            local[:, m + below, cut] += mixed
-    n = n_cuts + len(table.M)
-    first = np.bincount(places.ravel(), sums.first.ravel(), n)
-    whole = joined(places, local, n)
-    to_phi = table.J.T @ whole[chances]
-    by_phi = to_phi[:, chances] @ table.J - table.second(first[chances])
-    by_both = sums.by_w_local[:, chances] @ table.J
+    n_cuts, d = cells.kinds.n_classes + 1, len(sums.by_ww)
+    cuts, chances = slice(1, n_cuts - 1), slice(n_cuts, None)
+    first = np.bincount(cells.places, sums.first, cells.n_places)
+    whole = information_of(cells, sums.pairs)
+    by_w, to_phi = sums.by_w_local, table.J.T @ whole[chances]
+    rest = np.empty((d + len(to_phi), d + len(to_phi)))
+    rest[:d, :d], rest[d:, d:] = sums.by_ww, to_phi[:, chances] @ table.J
+    rest[d:, d:] -= table.second(first[chances])
+    rest[:d, d:] = by_w[:, chances] @ table.J
+    rest[d:, :d] = rest[:d, d:].T
     return Sums(
         sums.value,
         np.concatenate([sums.by_w, first[chances] @ table.J, first[cuts]]),
-        Information(
-            np.block([[sums.by_ww, by_both], [by_both.T, by_phi]]),
-            np.vstack([sums.by_w_local[:, cuts], to_phi[:, cuts]]),
-            whole[cuts, cuts],
-        ),
+        Information(rest, np.concatenate([by_w[:, cuts], to_phi[:, cuts]]), whole[cuts, cuts]),
         sums.squares,
     )
 
 
-def joined(places: Array, local: Array, n: int) -> Any:
-    """Return the sum of matrices, whose rows and columns are at these places of n in all."""
-    m = places.shape[1]
-    one, other = np.repeat(places, m, axis=1).ravel(), np.tile(places, (1, m)).ravel()
+def information_of(cells: Cells, pairs: Array) -> Any:
+    """Return the information of all cuts and cells, given that of the pairs of each kind."""
+    n, (one, other) = cells.n_places, cells.pairs
     if n <= MOST_PLACES:
-        return np.bincount(one * n + other, local.ravel(), n**2).reshape(n, n)
-    some = np.flatnonzero(local)
-    whole = csr_array((local.ravel()[some], (one[some], other[some])), shape=(n, n))
+        whole = np.bincount(one * n + other, pairs, n * n).reshape(n, n)
+        diagonal = whole.diagonal().copy()
+        whole += whole.T.copy()
+        np.fill_diagonal(whole, diagonal)
+        return whole
+    some = np.flatnonzero(pairs)
+    upper = csr_array((pairs[some], (one[some], other[some])), shape=(n, n))
+    whole = csr_array(upper + upper.T - diags_array(upper.diagonal()))
     return whole if whole.nnz < DENSE_SHARE * n**2 else whole.toarray()

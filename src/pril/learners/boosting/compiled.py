@@ -53,6 +53,7 @@ class Labels(NamedTuple):
     chance: Array  # (kinds, m - 1), of being given this kind of label
     first: Array  # (kinds,), the number of the first cell of a kind, of those of which
     n_cells: Array  # (kinds,) there are so many in a kind: none, if chances are alike
+    starts: Array  # (kinds, 2), where its sums begin, see `pril.likelihood.sums.KindSums`
 
 
 # --- Features ---
@@ -143,7 +144,7 @@ def fill_gradients(e, start, left_out, rows, labels, boldness, gradient, hessian
     `boldness`, and the l2 penalty divided by it.
     """
     kind, weight, fold = rows
-    cuts, n_cuts, odds, gap, chance, _, _ = labels
+    cuts, n_cuts, odds, gap, chance = labels[:5]
     for t in range(len(e)):
         i = start + t
         u = kind[i]
@@ -171,7 +172,7 @@ def look(e, u, labels, density, tilt, by_cell):
     Write the densities at its cuts, by what these change if the score does, and the probabilities
     of its cells.
     """
-    cuts, n_cuts, odds, gap, chance, _, _ = labels
+    cuts, n_cuts, odds, gap, chance = labels[:5]
     z = last_above = 0.0
     for c in range(n_cuts[u]):
         below, above = sides(e * odds[cuts[u, c]])
@@ -200,11 +201,11 @@ def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
     ``is_out[j]`` is true. Derivatives are by each score, and by the cuts. All are zeros at first.
     """
     kind, weight, fold = rows
-    cuts, n_cuts, odds, gap, chance, first, n_cells = labels
+    cuts, n_cuts, odds, gap, chance, first, n_cells, starts = labels
     room = np.empty((3, cuts.shape[1]))
     density = room[0]
     for j in range(len(e)):
-        own = Labels(cuts, n_cuts, odds[j], gap[j], chance, first, n_cells)
+        own = Labels(cuts, n_cuts, odds[j], gap[j], chance, first, n_cells, starts)
         for i in range(len(kind)):
             if fold[i] >= 0 and is_out[j, fold[i]]:
                 continue
@@ -220,14 +221,13 @@ def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
 
 
 @compiled
-def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, outer, second, mixed):
+def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, pairs):
     """Add what rows with features Z say; e is exp(score) of each. Return the log-likelihood.
 
     The sums are those of `pril.likelihood.sums.KindSums`.
     """
-    cuts, n_all, m, value = labels.cuts, len(labels.odds), second.shape[1], 0.0
-    place, part = np.empty(2 * m, dtype=np.int64), np.empty(2 * m)
-    room = np.empty((3, m))
+    cuts, n_all, m, value = labels.cuts, len(labels.odds), labels.cuts.shape[1], 0.0
+    part, room = np.empty(2 * m), np.empty((3, m))
     density, tilt, by_cell = room[0], room[1], room[2]
     for i in range(len(e)):
         u, w, last, whole, curve = kind[i], weight[i], 0.0, 0.0, 0.0
@@ -236,14 +236,12 @@ def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, ou
         value += w * log(z)
         for c in range(n_cuts):
             above = labels.chance[u, c] if c < n_cuts - 1 else 0.0
-            place[c], part[c] = c, (last - above) * density[c] / z
+            part[c] = (last - above) * density[c] / z
             whole += part[c]
             curve -= part[c] * tilt[c]
-            second[u, c] += w * part[c] * tilt[c]
-            mixed[u, c] += w * density[c] / z if n_cells > 0 else 0.0
             last = above
         for c in range(n_cells):
-            place[n_cuts + c], part[n_cuts + c] = m + c, by_cell[c] / z
+            part[n_cuts + c] = by_cell[c] / z
         for j in range(len(by_w)):
             x = w * Z[i, j]
             by_w[j] -= x * whole
@@ -254,11 +252,18 @@ def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, ou
             for c in range(n_cells):
                 change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
                 by_w_local[j, n_all + labels.first[u] + c] += x * change
+        place, pair = labels.starts[u]
         for a in range(n_cuts + n_cells):
-            weighed, products = w * part[a], outer[u, place[a]]
-            first[u, place[a]] += weighed
+            weighed = w * part[a]
+            first[place + a] += weighed
+            pairs[pair] -= weighed * tilt[a] if a < n_cuts else 0.0
             for b in range(a, n_cuts + n_cells):
-                products[place[b]] += weighed * part[b]
+                pairs[pair] += weighed * part[b]
+                if a < n_cuts and b == n_cuts + a:
+                    pairs[pair] += w * density[a] / z
+                elif a < n_cuts <= b and b == n_cuts + a - 1:
+                    pairs[pair] -= w * density[a] / z
+                pair += 1
     return value
 
 

@@ -31,17 +31,19 @@ TINY = 1e-12  # in the spread of scores
 
 def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
     """Return what labels say with such thresholds, of one model or of several, and chances M."""
-    cuts = cells.cuts
+    ends, n_cuts = cells.kinds.ends, np.maximum(cells.n_cells + 1, 2)
+    cuts = np.repeat(ends[:, 1:] + 1, n_cuts.max(), axis=1)  # the last one is repeated
+    for shape in cells.shapes:
+        cuts[shape.kinds, : shape.cuts.shape[1]] = shape.cuts
     chance = np.ones((len(cuts), cuts.shape[1] - 1))
     chance[cells.kind, np.arange(len(M)) - cells.first[cells.kind]] = M
     edges = [*theta.shape[:-1], 1]
     cut = np.concatenate([np.full(edges, -np.inf), theta, np.full(edges, np.inf)], axis=-1)
     with np.errstate(over="ignore", invalid="ignore"):  # cuts that are repeated are not used
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
-        parts = cuts, cells.n_cuts, np.exp(-cut), gap, chance, cells.first
-    n_cells = np.where(cells.varies, cells.n_cuts - 1, 0)
+        parts = cuts, n_cuts, np.exp(-cut), gap, chance, cells.first, cells.n_cells, cells.starts
     # Rows after rows: else, passes are compiled again for another order.
-    return Labels(*(frozen(np.ascontiguousarray(part)) for part in (*parts, n_cells)))
+    return Labels(*(frozen(np.ascontiguousarray(part)) for part in parts))
 
 
 class Labelling(NamedTuple):
@@ -78,10 +80,10 @@ class Labelling(NamedTuple):
 
 def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
     """Return the sums of rows with features Z; e is exp(score) of each."""
-    (kinds, m), d, n_cells = labels.cuts.shape, Z.shape[1], int(labels.n_cells.sum())
-    q = 2 * m - 1 if n_cells else m
-    shapes = (d,), (d, d), (d, len(labels.odds) + n_cells), (kinds, q), (kinds, q, q)
-    sums = [np.zeros(shape) for shape in (*shapes, (kinds, m), (kinds, m))]
+    d, q = Z.shape[1], labels.n_cuts + labels.n_cells
+    places = len(labels.odds) + int(labels.n_cells.sum())
+    shapes = (d,), (d, d), (d, places), int(q.sum()), int((q * (q + 1) // 2).sum())
+    sums = [np.zeros(shape) for shape in shapes]
     value = compiled.add_kind_sums(frozen(np.ascontiguousarray(Z)), e, kind, weight, labels, *sums)
     return KindSums._make([value, *sums, np.zeros(2)])
 
