@@ -5,6 +5,7 @@ import inspect
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from pkgutil import resolve_name
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -94,14 +95,6 @@ def public_names(module=pril):
             yield f"{module.__name__}.{name}"
 
 
-def resolve(name):
-    module, *path = name.split(".")
-    item = importlib.import_module(module)
-    for part in path:
-        item = getattr(item, part)
-    return item
-
-
 def test_every_public_name_has_a_page():
     """A name may be documented where else it is public: `pril.io.save` as `pril.save`."""
     from sphinx.util.inventory import InventoryFile
@@ -115,8 +108,10 @@ def test_every_public_name_has_a_page():
     }
     assert all((SITE / page).exists() for page in documented.values())
     documented = [name for name in documented if not name.startswith(f"pril.{UNAVAILABLE}.")]
-    known = [resolve(name) for name in documented]
-    missing = [name for name in public_names() if not any(resolve(name) is item for item in known)]
+    known = [resolve_name(name) for name in documented]
+    missing = [
+        name for name in public_names() if not any(resolve_name(name) is item for item in known)
+    ]
     assert missing == []
 
 
