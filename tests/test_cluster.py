@@ -417,12 +417,12 @@ def test_a_cluster_that_is_lost(tmp_path, capfd):
         ) as worker,
     ):
         try:
-            while not file.exists():
+            while not (file.exists() and file.read_text().endswith("}")):  # written to its end
                 assert scheduler.poll() is None
                 time.sleep(0.01)
             address = json.loads(file.read_text())["address"]
             lost = pytest.raises(OSError, match="the Dask cluster went away, or cancelled the work")
-            with lost, connected(address, None) as client:
+            with lost, connected(address, None, timeout="100s") as client:
                 killing = dask.delayed(os.kill)(scheduler.pid, signal.SIGKILL)
                 pril.dask.Cluster(client, False).compute(killing, "waiting")
         finally:
