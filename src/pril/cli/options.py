@@ -23,11 +23,11 @@ from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.errors import InputError
 
 if TYPE_CHECKING:
-    from pril.labels.scale import Scale
+    from pril.core.arrays import Array
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.files import Table, TableFile
     from pril.tables.label_columns import LabelKind
-    from pril.tables.model import LoadedModel
+    from pril.tables.model import LoadedModel, NumberColumns
     from pril.tables.survey import Task
     from pril.tables.text import CsvStyle
 
@@ -454,12 +454,6 @@ INSTEAD = {
 }
 
 
-# Columns to add, each by a method of `Scale` and its arguments.
-NumberColumns = dict[str, tuple[str, tuple[float, ...]]]
-# Numbers of brackets that need a value: the name of the column, and the method of `Scale`.
-VALUES = {"quantile": ("quantile", "quantile"), "above": ("probability above", "exceedance")}
-
-
 # --- Reading values ------------------------------------------------------------------------------
 
 
@@ -493,19 +487,37 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     return edges
 
 
-def numbers_of_brackets(
-    loaded: LoadedModel, numbers: str, ends: str | None
-) -> tuple[Scale, NumberColumns]:
-    """Return the scale of a model's brackets, and the columns of numbers to add."""
+def numbers_of_brackets(loaded: LoadedModel, numbers: str, ends: str | None) -> NumberColumns:
+    """Return the columns of numbers to add to what a model of brackets predicts."""
     import numpy as np
 
-    asked = _split_numbers(numbers)
     with naming(f"--ends {ends}: " if ends is not None else ""):
         scale = loaded.scale(*_split_ends(ends))
-    with naming(f"--numbers {numbers}: "):
-        for method, arguments in asked.values():  # refuses what no row can have
-            getattr(scale, method)(np.eye(len(loaded.learner.order_)), *arguments)
-    return scale, asked
+    plain = {"median": scale.median, "mean": scale.mean}
+    of_value = {
+        "quantile": ("quantile", scale.quantile),
+        "above": ("probability above", scale.exceedance),
+    }
+    columns: NumberColumns = {}
+    for name in split_names("--numbers", numbers):
+        column, equals, value = (part.strip() for part in name.partition("="))
+        method: Callable[..., Array]
+        arguments: tuple[float, ...] = ()
+        try:
+            if equals:
+                title, method = of_value[column]
+                column, arguments = f"{title} {float(value):.15g}", (float(value),)
+            else:
+                method = plain[column]
+        except (KeyError, ValueError):
+            expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
+            raise InputError(f"--numbers {numbers}: {name!r}: {expected}") from None
+        if column in columns:
+            raise InputError(f"--numbers {numbers}: {column!r} is named twice")
+        with naming(f"--numbers {numbers}: "):  # refuses what no row can have
+            method(np.eye(len(loaded.learner.order_)), *arguments)
+        columns[column] = method, arguments
+    return columns
 
 
 def _split_ends(text: str | None) -> tuple[float | None, float | None]:
@@ -518,27 +530,6 @@ def _split_ends(text: str | None) -> tuple[float | None, float | None]:
     if not comma:
         raise InputError("expected LOW,HIGH, of which one may be left out")
     return ends[0], ends[1]
-
-
-def _split_numbers(text: str) -> NumberColumns:
-    """Return the columns of numbers in a list with commas: a method of `Scale`, its arguments."""
-    columns: NumberColumns = {}
-    for name in split_names("--numbers", text):
-        column, equals, value = (part.strip() for part in name.partition("="))
-        arguments: tuple[float, ...] = ()
-        try:
-            if equals:
-                title, method = VALUES[column]
-                column, arguments = f"{title} {float(value):.15g}", (float(value),)
-            else:
-                method = {"median": "median", "mean": "mean"}[column]
-        except (KeyError, ValueError):
-            expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
-            raise InputError(f"--numbers {text}: {name!r}: {expected}") from None
-        if column in columns:
-            raise InputError(f"--numbers {text}: {column!r} is named twice")
-        columns[column] = method, arguments
-    return columns
 
 
 def _split_weights(text: str | None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
+# Columns of numbers that it adds, each by a method of a `Scale` and its arguments.
+NumberColumns = dict[str, tuple[Callable[..., Array], tuple[float, ...]]]
 
 
 def read_batch(learner: OrdinalLearner, features: Any, labels: ranking.Labels) -> Batch:
@@ -237,14 +239,14 @@ class LoadedModel:
         *,
         style: CsvStyle,
         proba: bool = False,
-        numbers: tuple[Scale, dict[str, tuple[str, tuple[float, ...]]]] | None = None,
+        numbers: NumberColumns | None = None,
     ) -> tuple[int, dict[str, str]]:
         """Write a table to a stream, with the columns prediction and score added.
 
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
-        class, lowest first. `numbers` adds columns that a scale makes of the probabilities: for
-        each, a method of the scale and its arguments. `style` is how to write CSV. Return the
-        number of rows, and a message for each column with words never seen in training.
+        class, lowest first; `numbers` adds columns that are made of these. `style` is how to write
+        CSV. Return the number of rows, and a message for each column with words never seen in
+        training.
         """
         if self.ranges and is_by_column(self.ranges):
             raise InputError(
@@ -253,7 +255,7 @@ class LoadedModel:
             )
         if proba or numbers:
             self.check_probabilities()
-        scale, asked = numbers or (None, {})
+        asked = numbers or {}
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
         for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *asked):
             if name in table.schema.names:
@@ -280,7 +282,7 @@ class LoadedModel:
                     P = np.exp(self.learner.log_chances(scores, cut))
                     added |= dict(zip(chances, map(pa.array, P.T), strict=False))
                 for name, (method, arguments) in asked.items():
-                    added[name] = pa.array(getattr(scale, method)(P, *arguments))
+                    added[name] = pa.array(method(P, *arguments))
                 writer.write(block, added)
                 rows += len(rank)
                 progress("predicting", rows, table.n_rows)
