@@ -157,8 +157,9 @@ def learn_block(
         batch = learning.prepare(model, X, y, None, *weights)
         order = None if seed is None else batch.shuffled(np.random.default_rng(seed))
         n = len(batch) if order is None else len(order)
-        record = None if model.tol is None else learning.blank_record(model, n)
-        memory = model.engine.learn(model.memory_, batch, order, record)
+        engine = model.engine
+        record = None if model.tol is None else engine.blank_record(n, len(model.order_))
+        memory = engine.learn(model.memory_, batch, order, record)
     counts = memory.state.counts - model.memory_.state.counts
     return BlockSums(
         rows=int(counts[0]),

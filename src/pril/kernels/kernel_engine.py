@@ -223,11 +223,7 @@ class KernelEngine(NamedTuple):
         return self.linear.blank_record(n, n_classes, with_cuts=with_cuts)
 
     def go_on(
-        self,
-        memory: Support,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Support, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Support:
         """Return the support after the rows of a stream."""
         return self.learn(memory, batch, order, record).after(len(batch))
@@ -237,11 +233,7 @@ class KernelEngine(NamedTuple):
         return memory.compact().after(len(batch))
 
     def learn(
-        self,
-        memory: Support,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Support, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Support:
         """Return the support after a pass over a batch; the one given does not change."""
         memory = memory.copy()

@@ -280,7 +280,7 @@ def learn_batch(
     """Do the work of `partial_fit`; return the batch and, if asked, what was predicted before."""
     with unchanged_on_failure(model) as before:
         engine = _online_engine(model)
-        batch = _read(model, engine, X, y, classes, sample_weight)
+        batch = prepare(model, X, y, classes, sample_weight, engine=engine)
         if not has_learned(model):
             if len(batch) == 0:
                 model.__dict__ = before
@@ -299,34 +299,15 @@ def prepare(
     sample_weight: ArrayLike | None = None,
     *,
     reset: bool = False,
+    engine: OnlineEngine[Any, Any] | None = None,
 ) -> Batch:
     """Check rows, labels and weights, and return them as an engine takes them.
 
     Names and number of the features, and the classes, are set on the learner: from scratch if
-    `reset`, else they must agree with those it has.
+    `reset`, else they must agree with those it has. `engine` is the learner's own, if one was made.
     """
-    engine = model.engine if reset else _online_engine(model)
-    return _read(model, engine, X, y, classes, sample_weight, reset=reset)
-
-
-def _online_engine(model: OnlineClassifier) -> OnlineEngine[Any, Any]:
-    """Return the engine of a learner whose parameters let it learn row by row."""
-    model.check_parameters()
-    refuse_online(model)
-    return model.engine
-
-
-def _read(
-    model: OnlineClassifier,
-    engine: OnlineEngine[Any, Any],
-    X: FeaturesLike,
-    y: LabelsLike,
-    classes: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    *,
-    reset: bool = False,
-) -> Batch:
-    """Do the work of `prepare`."""
+    if engine is None:
+        engine = model.engine if reset else _online_engine(model)
     fitted = has_learned(model) and not reset
     rows = engine.read(model, X, reset=not fitted, min_rows=1 if reset else 0)
     n = n_rows(rows)
@@ -349,6 +330,13 @@ def _read(
     intervals, weights = weigh(model, intervals, weights, reset=reset)
     engine.inspect(model, rows, table, intervals, reset=reset)
     return Batch(rows, intervals, weights)
+
+
+def _online_engine(model: OnlineClassifier) -> OnlineEngine[Any, Any]:
+    """Return the engine of a learner whose parameters let it learn row by row."""
+    model.check_parameters()
+    refuse_online(model)
+    return model.engine
 
 
 def weigh(
@@ -487,19 +475,6 @@ def set_features(model: OnlineClassifier, before: Collection[Any], after: Collec
     places = {name: k for k, name in enumerate(before)}
     model.memory_ = model.memory_.with_features([places.get(name, -1) for name in after])
     model.n_features_in_ = len(after)
-
-
-def go_on(
-    model: OnlineClassifier, batch: Batch, record: Record | None = None, order: Array | None = None
-) -> None:
-    """Go on from what was learned before; a failure leaves that as it was."""
-    engine = model.engine if has_learned(model) else begin(model, batch.rows)
-    model.memory_ = engine.go_on(model.memory_, batch, order, record)
-
-
-def blank_record(model: OnlineClassifier, n: int) -> Record:
-    """Return room for what a learner predicts before it learns n rows."""
-    return model.engine.blank_record(n, len(model.order_))
 
 
 class OnlineEngine(Engine[MemoryType, RowsType], Protocol):

@@ -188,21 +188,13 @@ class LinearEngine(NamedTuple):
         return types.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
 
     def learn(
-        self,
-        memory: Memory,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Memory, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given does not change."""
         return self._learn_in_place(memory.copy(), batch, order, record)
 
     def go_on(
-        self,
-        memory: Memory,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Memory, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given may change.
 

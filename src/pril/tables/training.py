@@ -341,16 +341,16 @@ class Run:
 
     def learn(self) -> None:
         """Make passes, row by row."""
-        epochs, perfect = self.task.epochs, False
+        epochs, perfect, model, engine = self.task.epochs, False, self.model, self.model.engine
         while self.epoch < epochs and not perfect:
             blocks = self.blocks(again=self.epoch + 1 < epochs or self.task.keeps_rows_apart)
             for _, block in self.tracked(f"pass {self.epoch + 1}/{epochs}", blocks):
                 order = block.learning.shuffled(self.rng) if self.task.shuffle else None
                 with self.table.naming_rows(block.places):
-                    learning.go_on(self.model, block.learning, order=order)
+                    model.memory_ = engine.go_on(model.memory_, block.learning, order, None)
             self.epoch += 1
-            mistakes = self.model.n_mistakes_
-            perfect = mistakes == self.mistakes and self.model.engine.settles
+            mistakes = model.n_mistakes_
+            perfect = mistakes == self.mistakes and engine.settles
             self.row, self.mistakes = 0, mistakes
         reason = "no mistake in the last one" if perfect else "as many as asked for"
         log.info("passes: %d, %s", self.epoch, reason)
