@@ -20,7 +20,14 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.threads import available_memory
 from pril.core.words import StepsSoFar
-from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
+from pril.dask.blocks import (
+    NO_ROWS,
+    Blocks,
+    LazyTable,
+    errors_name_block,
+    find_classes,
+    model_of_features,
+)
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 from pril.labels import ranking
@@ -35,15 +42,13 @@ from pril.online.linear_engine import Batch
 T = TypeVar("T")
 
 
-def learn_maximum(
-    model: OrderedLogit, blocks: Blocks, features: Any, classes: Any, cluster: Cluster
-) -> OrderedLogit:
+def learn_maximum(model: OrderedLogit, table: LazyTable, cluster: Cluster) -> OrderedLogit:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
-    classes = find_classes(model, classes, blocks, cluster)
-    model = model_of_features(model, features, blocks, cluster)
+    classes = find_classes(model, table, cluster)
+    model = model_of_features(model, table, cluster)
     model.order_ = classes
     learning.keep_parameters(model)
-    rows = labelled_rows(model, blocks, cluster)
+    rows = labelled_rows(model, table.blocks, cluster)
     steps = StepsSoFar(model.max_iter, TOLERANCE)
 
     def watch(search: fitting.Fit) -> None:

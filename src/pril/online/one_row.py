@@ -162,9 +162,8 @@ class RowStream:
         parts = Parts.of(model)
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
-        self._shared = private_state(
-            self._learner
-        )  # its lock is held by the thread that uses the learner
+        # Its lock is held by the thread that uses the learner.
+        self._shared = private_state(self._learner)
         self.grows = not learning.has_learned(self._learner) if grows is None else grows
         self._begin()
 

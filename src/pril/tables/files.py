@@ -102,9 +102,8 @@ class Table:
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     groups: list[list[int]] = field(default_factory=list)  # rows of each row group of each file
     partitions: dict[str, list[str]] = field(default_factory=dict)  # columns that folders name
-    stamps: dict[TableFile, tuple[int, int, int]] = field(
-        default_factory=dict
-    )  # what must not change
+    # What must not change of a file.
+    stamps: dict[TableFile, tuple[int, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._starts: dict[int, TableFile | str] = {0: self.files[0]}
