@@ -1620,7 +1620,7 @@ def test_options_have_limits(command, option, least, most):
 
 
 def test_defaults_are_those_of_a_task():
-    assert FitOptions(label="y").task() == Task(Ends(("y",)))
+    assert FitOptions(label="y").task({}) == Task(Ends(("y",)))
     assert Task(Ends(("y",))).epochs == 10  # as the help says
     defaults = get_command(app).commands["show"].make_context("show", ["m.pril"]).params
     assert defaults["top"] == 10

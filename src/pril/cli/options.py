@@ -130,6 +130,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 PANEL_OF = {name: panel for panel, options in OPTIONS.items() for name in options}
+IN_CSV = ("delimiter", "decimal", "thousands", "encoding")
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model file, from pril fit.")]
 
 
@@ -190,32 +191,8 @@ def _place_in_help(parameter: Parameter) -> int:
 
 
 @dataclass
-class CsvOptions:
-    """How CSV is written; a model keeps it."""
-
-    delimiter: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    encoding: str | None = None
-
-    def given(self) -> dict[str, str]:
-        """Return the options that were passed."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
-        """Return how CSV is written: as the options say, or else as a model knows it."""
-        from msgspec import structs
-
-        from pril.tables.text import USUAL_CSV
-
-        style = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
-        with naming("--"):
-            return structs.replace(style, **self.given())
-
-
-@dataclass
 class TableOptions:
-    """Where a table is, and how it is read."""
+    """Where a table is, and how it is read; a model keeps how CSV is written."""
 
     table: Annotated[
         str,
@@ -225,20 +202,38 @@ class TableOptions:
         ),
     ]
     format: Format | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
 
     @property
     def name(self) -> str:
         """What messages call the table."""
         return "<stdin>" if self.table == "-" else self.table
 
-    def open(
-        self, csv: CsvOptions, loaded: LoadedModel | None = None, *, brackets: bool = False
-    ) -> Table:
+    @property
+    def csv(self) -> dict[str, str]:
+        """The options that were passed on how CSV is written."""
+        options = vars(self).items()
+        return {name: value for name, value in options if name in IN_CSV and value is not None}
+
+    def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
+        """Return how CSV is written: as the options say, or else as a model knows it."""
+        from msgspec import structs
+
+        from pril.tables.text import USUAL_CSV
+
+        style = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
+        with naming("--"):
+            return structs.replace(style, **self.csv)
+
+    def open(self, loaded: LoadedModel | None = None, *, brackets: bool = False) -> Table:
         """Open the table; CSV is written as a model knows it, unless options say otherwise."""
         from pril.tables.opening import open_table
 
-        style = csv.style(loaded)
-        return open_table(self.table, self.format, style, tuple(csv.given()), brackets=brackets)
+        style = self.style(loaded)
+        return open_table(self.table, self.format, style, tuple(self.csv), brackets=brackets)
 
 
 @dataclass
@@ -254,10 +249,10 @@ class LabelOptions:
     bracket_decimal: str | None = None
     bracket_thousands: str | None = None
 
-    def with_marks(self, labels: LabelKind, csv: CsvOptions) -> LabelKind:
+    def with_marks(self, labels: LabelKind, csv: dict[str, str]) -> LabelKind:
         """Return labels with the marks of numbers in brackets: as the options say, or as is known.
 
-        Without options for brackets, those of CSV hold.
+        Without options for brackets, those of CSV hold, of which these were passed.
         """
         from msgspec import structs
 
@@ -271,7 +266,7 @@ class LabelOptions:
                 raise InputError(f"--bracket-{name} is for brackets as text: pass --brackets too")
             return labels
         if not given:
-            given = {name: mark for name, mark in csv.given().items() if name in marks}
+            given = {name: mark for name, mark in csv.items() if name in marks}
             option = ""
         with naming(f"--{option}"):
             return structs.replace(labels, spelling=replace(labels.spelling, **given))
@@ -332,7 +327,7 @@ class LabelOptions:
                 raise InputError(f"--votes {votes}: {name!r} is named twice")
         return raters
 
-    def kind_for(self, loaded: LoadedModel, csv: CsvOptions) -> LabelKind:
+    def kind_for(self, loaded: LoadedModel, csv: dict[str, str]) -> LabelKind:
         """Return what the labels are; refuse a model that does not know it."""
         labels = self.kind(loaded)
         if not labels.columns:
@@ -360,11 +355,11 @@ class TaskOptions(LabelOptions):
     impute: bool = True
     one_hot: bool = True
 
-    def task(self, csv: CsvOptions | None = None) -> Task:
-        """Return the task that the options ask for."""
+    def task(self, csv: dict[str, str]) -> Task:
+        """Return the task that the options ask for; `csv` is as in `with_marks`."""
         from pril.tables.survey import Task
 
-        labels = self._labels(csv or CsvOptions())
+        labels = self._labels(csv)
         given = {name: value for name, value in vars(self).items() if value is not None}
         for name in given.keys() & {"classes", "features", "drop", "text"}:
             given[name] = split_names(f"--{name}", given[name])
@@ -374,11 +369,10 @@ class TaskOptions(LabelOptions):
             given["parameters"]["half_life"] = given["half_life"]
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
-    def _labels(self, csv: CsvOptions) -> LabelKind:
+    def _labels(self, csv: dict[str, str]) -> LabelKind:
         """Return what the labels are; refuse options that contradict each other."""
         from pril.tables.label_columns import Brackets, Edges
 
-        csv.style()  # refuses what cannot be
         labels, edges = self.kind(), _split_edges(self.edges)
         if not labels.columns:
             raise InputError(NO_LABELS)

@@ -38,7 +38,6 @@ def _load(model: Path) -> LoadedModel:
 def predict(
     model: opt.ModelArgument,
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     output: Annotated[Path | None, Option("--output", "-o", help="A table; else stdout.")] = None,
     proba: Annotated[
         bool, Option("--proba", help="Add the probability of each class, a column each.")
@@ -71,7 +70,7 @@ def predict(
     if ends is not None and numbers is None:
         raise InputError("--ends is for numbers of brackets: pass --numbers too")
     chosen = None if numbers is None else opt.numbers_of_brackets(loaded, numbers, ends)
-    opened = table.open(csv, loaded)
+    opened = table.open(loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
         stream = sys.stdout.buffer
@@ -85,7 +84,7 @@ def predict(
                 stream,
                 written,
                 progress,
-                style=csv.style(loaded),
+                style=table.style(loaded),
                 proba=proba,
                 numbers=chosen,
             )
@@ -100,7 +99,6 @@ def predict(
 def evaluate(
     model: opt.ModelArgument,
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     labels: opt.LabelOptions,
     *,
     printer: Printer,
@@ -110,7 +108,7 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened, kind = _open_labelled(loaded, table, csv, labels)
+    opened, kind = _open_labelled(loaded, table, labels)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
@@ -121,7 +119,6 @@ def evaluate(
 def report(
     model: opt.ModelArgument,
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
     title: str | None = None,
@@ -134,7 +131,7 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened, kind = _open_labelled(loaded, table, csv, labels)
+    opened, kind = _open_labelled(loaded, table, labels)
     opt.check_output(output, [*opened.files, model], opt.PAGE, overwrite)
     notes = loaded.learned_from(opened)
     with printer.progress() as progress:
@@ -145,11 +142,11 @@ def report(
 
 
 def _open_labelled(
-    loaded: LoadedModel, table: opt.TableOptions, csv: opt.CsvOptions, labels: opt.LabelOptions
+    loaded: LoadedModel, table: opt.TableOptions, labels: opt.LabelOptions
 ) -> tuple[Table, LabelKind]:
     """Open a table with labels, as a model or the options know them."""
-    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
-    return opened, labels.kind_for(loaded, csv)
+    opened = table.open(loaded, brackets=loaded.has_brackets)
+    return opened, labels.kind_for(loaded, table.csv)
 
 
 def _caution(known: FitNotes | None) -> tuple[dict[str, Any], list[str]]:
@@ -424,7 +421,7 @@ def stream(
         loaded = begun.load_or_begin(model, labels)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
-        kind = labels.with_marks(kind, opt.CsvOptions())
+        kind = labels.with_marks(kind, {})
         skips, strict, every = answers.on_error == "skip", answers.strict, answers.every
         options = StreamOptions(answers.key, answers.proba, skips, answers.note, strict)
         lines = LineStream(loaded, kind, options)
