@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property, partial, reduce
+from operator import call
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -159,11 +160,6 @@ def take_rows(part: Block, start: int, stop: int) -> Block:
     return part.take(slice(max(start, 0), max(stop, 0)))
 
 
-def apply(function: Callable[[Block], T], block: Block) -> T:
-    """Return what a function gives of a block."""
-    return function(block)
-
-
 def refuse_overflow(model: OrderedLogit, block: Any, b: int) -> None:
     """Refuse the b-th block if its sums overflow."""
     with errors_name_block(b), collect_warnings():
@@ -187,7 +183,7 @@ class ClusterRows(Rows):
     def add_up(self, of: Callable[[Block], T], add: Callable[[T, T], T], what: str) -> T:
         """Return the sum of what each block gives, added up by the workers."""
         function = delayed(of, traverse=False)
-        tasks = [delayed(apply)(function, block) for block in self.lazy]
+        tasks = [delayed(call)(function, block) for block in self.lazy]
         found: T = self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
         return found
 
