@@ -32,7 +32,6 @@ from pril.tables.label_columns import (
     LabelColumns,
     LabelKind,
     Votes,
-    to_note,
     typed_classes,
 )
 
@@ -206,10 +205,6 @@ class Task:
             validate_params(ranges)
         check_promise(ranges)
         return ranges
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the task as JSON has it."""
-        return dict(to_note(self))
 
 
 # --- Which columns are features -------------------------------------------------------------------

@@ -452,9 +452,12 @@ class Run:
 
     def origin(self) -> dict[str, Any]:
         """Return what identifies this run, for its checkpoint."""
-        task = self.task.to_dict()
-        origin = {"table": self.table.fingerprint(), "task": task, "version": __version__}
-        return origin | {"csv": self.table.style.to_note()}
+        return {
+            "table": self.table.fingerprint(),
+            "task": to_note(self.task),
+            "version": __version__,
+            "csv": self.table.style.to_note(),
+        }
 
     # --- Results ---
 
@@ -466,7 +469,7 @@ class Run:
         task, encoder, result = self.task, self.survey.encoder, self.held_out
         _, order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
-        options = {name: value for name, value in task.to_dict().items() if name != "labels"}
+        options = {name: value for name, value in to_note(task).items() if name != "labels"}
         return {
             "table": self.table.name,
             "contents": self.table.contents(),
