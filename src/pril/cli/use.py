@@ -6,7 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -61,7 +61,7 @@ def predict(
     Example: pril predict flats.pril new.csv -o rated.csv
     """
     from pril.tables.model import output_format
-    from pril.tables.writing import open_output
+    from pril.tables.writing import TableWriter, open_output
 
     if not output:  # the table goes to stdout, and JSON about it to stderr
         printer = replace(printer, quiet=printer.quiet or not printer.json)
@@ -69,7 +69,7 @@ def predict(
     loaded = _load(model)
     if ends is not None and numbers is None:
         raise InputError("--ends is for numbers of brackets: pass --numbers too")
-    chosen = None if numbers is None else opt.numbers_of_brackets(loaded, numbers, ends)
+    columns = {} if numbers is None else opt.numbers_of_brackets(loaded, numbers, ends)
     opened = table.open(loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
@@ -79,15 +79,8 @@ def predict(
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
-            rows, unseen = loaded.predict(
-                opened,
-                stream,
-                written,
-                progress,
-                style=table.style(loaded),
-                proba=proba,
-                numbers=chosen,
-            )
+            with closing(TableWriter(stream, written, table.style(loaded))) as writer:
+                rows, unseen = loaded.predict(opened, writer, progress, proba, columns)
             stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)

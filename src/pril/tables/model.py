@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -231,33 +230,23 @@ class LoadedModel:
     # --- Whole tables ---
 
     def predict(
-        self,
-        table: Table,
-        stream: IO[bytes],
-        format: str,  # noqa: A002
-        progress: Watcher,
-        *,
-        style: CsvStyle,
-        proba: bool = False,
-        numbers: NumberColumns | None = None,
+        self, table: Table, writer: TableWriter, progress: Watcher, proba: bool, more: NumberColumns
     ) -> tuple[int, dict[str, str]]:
-        """Write a table to a stream, with the columns prediction and score added.
+        """Write a table, with the columns prediction and score added.
 
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
-        class, lowest first; `numbers` adds columns that are made of these. `style` is how to write
-        CSV. Return the number of rows, and a message for each column with words never seen in
-        training.
+        class, lowest first; `more` are columns that are made of these. Return the number of rows,
+        and a message for each column with words never seen in training.
         """
         if self.ranges and is_by_column(self.ranges):
             raise InputError(
                 f"the ranges of {self.path} depend on the column {self.ranges.by!r}: predict them "
                 "in Python"
             )
-        if proba or numbers:
+        if proba or more:
             self.check_probabilities()
-        asked = numbers or {}
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
-        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *asked):
+        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *more):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -265,27 +254,26 @@ class LoadedModel:
         self._read_words_of(table)
         unseen: dict[str, str] = {}
         rows = 0
-        with closing(TableWriter(stream, format, style)) as writer:
-            for first, used, block in table.blocks_to_copy(self.columns, format):
-                with table.naming_rows(first):
-                    features = self.features(used, table.schema)
-                    rank, scores, cut = rate(self.learner, features)
-                    for name, message in self._unseen_words(table, first, used).items():
-                        unseen.setdefault(name, message)
-                    _check_text(block)
-                added = {"prediction": self._labels(rank)}
-                added["score"] = pa.array(pick_scores(rank, scores))
-                if self.ranges:
-                    ends = ranges_of(self.ranges, rank, scores, cut)
-                    added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
-                if proba or asked:
-                    P = np.exp(self.learner.log_chances(scores, cut))
-                    added |= dict(zip(chances, map(pa.array, P.T), strict=False))
-                for name, (method, arguments) in asked.items():
-                    added[name] = pa.array(method(P, *arguments))
-                writer.write(block, added)
-                rows += len(rank)
-                progress("predicting", rows, table.n_rows)
+        for first, used, block in table.blocks_to_copy(self.columns, writer.kind):
+            with table.naming_rows(first):
+                features = self.features(used, table.schema)
+                rank, scores, cut = rate(self.learner, features)
+                for name, message in self._unseen_words(table, first, used).items():
+                    unseen.setdefault(name, message)
+                _check_text(block)
+            added = {"prediction": self._labels(rank)}
+            added["score"] = pa.array(pick_scores(rank, scores))
+            if self.ranges:
+                ends = ranges_of(self.ranges, rank, scores, cut)
+                added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
+            if proba or more:
+                P = np.exp(self.learner.log_chances(scores, cut))
+                added |= dict(zip(chances, map(pa.array, P.T), strict=False))
+            for name, (method, arguments) in more.items():
+                added[name] = pa.array(method(P, *arguments))
+            writer.write(block, added)
+            rows += len(rank)
+            progress("predicting", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
         return rows, unseen

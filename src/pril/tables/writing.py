@@ -44,7 +44,7 @@ class TableWriter:
 
     def __init__(self, stream: IO[bytes], kind: str, style: CsvStyle = USUAL_CSV) -> None:
         self._stream = stream
-        self._kind = kind
+        self.kind = kind
         self._style = replace(style, delimiter="\t") if kind == "tsv" else style
         self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
@@ -57,9 +57,9 @@ class TableWriter:
             return
         for name, cells in added.items():
             block = block.append_column(name, cells)
-        if self._kind == "jsonl":
+        if self.kind == "jsonl":
             self._write_lines(["{}"] * block.num_rows, _objects(block))
-        elif self._kind == "parquet":
+        elif self.kind == "parquet":
             self._write_parquet(block)
         else:
             self._write_csv(block)
