@@ -193,10 +193,11 @@ class KernelEngine(NamedTuple):
             )
         return Points(X)
 
-    def inspect(
-        self, owner: Any, rows: Points, table: ranking.Labels, intervals: Array, *, reset: bool
-    ) -> None:
-        """Refuse and warn of nothing: most kernels see differences between rows only."""
+    def inspect_rows(self, rows: Points) -> None:
+        """Warn of nothing: most kernels see differences between rows only."""
+
+    def inspect_means(self, owner: Any, rows: Points) -> None:
+        """Warn of nothing."""
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse no labels."""

@@ -328,7 +328,10 @@ def prepare(
         with naming_rows(used):
             intervals[used] = _read_intervals(model, table.take(used), classes, reset)
     intervals, weights = weigh(model, intervals, weights, reset=reset)
-    engine.inspect(model, rows, table, intervals, reset=reset)
+    engine.inspect_rows(rows)
+    if reset:
+        engine.inspect_means(model, rows)
+    engine.inspect_labels(table, intervals)
     return Batch(rows, intervals, weights)
 
 
@@ -347,10 +350,8 @@ def weigh(
     A row of weight zero has no label.
     """
     given = model.class_weight
-    if (
-        given is not None
-        and (by_class := class_weights(given, model.order_, intervals)) is not None
-    ):
+    by_class = None if given is None else class_weights(given, model.order_, intervals)
+    if by_class is not None:
         of_labels = label_weights(by_class, intervals)
         weights = of_labels if weights is None else weights * of_labels
         intervals = np.where(weights[:, np.newaxis] > 0.0, intervals, ranking.NO_LABEL)
@@ -492,16 +493,11 @@ class OnlineEngine(Engine[MemoryType, RowsType], Protocol):
     def may_lose_mean(self) -> bool:
         """Whether a learner that averages may have to go on without a mean."""
 
-    def inspect(
-        self,
-        owner: BaseEstimator,
-        rows: RowsType,
-        table: ranking.Labels,
-        intervals: Array,
-        *,
-        reset: bool,
-    ) -> None:
-        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
+    def inspect_rows(self, rows: RowsType) -> None:
+        """Warn of features that this learner's guarantee does not cover."""
+
+    def inspect_means(self, owner: BaseEstimator, rows: RowsType) -> None:
+        """Warn of features of all rows that this learner wants centred; the owner names them."""
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""

@@ -99,21 +99,6 @@ class LinearEngine(NamedTuple):
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
-    def inspect(
-        self,
-        owner: BaseEstimator,
-        rows: types.Rows,
-        table: ranking.Labels,
-        intervals: Array,
-        *,
-        reset: bool,
-    ) -> None:
-        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
-        self.inspect_rows(rows)
-        if reset:
-            self.inspect_means(owner, rows)
-        self.inspect_labels(table, intervals)
-
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
         ranges = intervals[:, 0] < intervals[:, 1]
