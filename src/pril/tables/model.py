@@ -97,10 +97,9 @@ class LoadedModel:
 
     def use(self, model: BaseEstimator) -> None:
         """Replace the model, for example by one that has learned more."""
-        self.model = model
-        parts = Parts.of(model)
-        self.steps, self.learner = parts.pipeline, parts.learner
-        self.ranges, self.is_frozen = parts.ranges, parts.is_frozen
+        self.model, self.parts = model, Parts.of(model)
+        self.steps, self.learner = self.parts.pipeline, self.parts.learner
+        self.ranges = self.parts.ranges
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 
@@ -126,7 +125,7 @@ class LoadedModel:
                 f"{self.path} holds calibrated ranges, which would not hold for a model that has "
                 "learned more"
             )
-        if self.is_frozen:
+        if self.parts.is_frozen:
             raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
 
     def check_probabilities(self) -> None:
@@ -371,7 +370,7 @@ class LoadedModel:
     @property
     def feature_names(self) -> list[str]:
         """Return the names of the learner's features."""
-        names = Parts.of(self.model).feature_names
+        names = self.parts.feature_names
         if names is None:
             return [f"feature {j}" for j in range(self.learner.n_features_in_)]
         if len(names) != self.learner.n_features_in_:
@@ -390,17 +389,16 @@ class LoadedModel:
     @property
     def intercept(self) -> Any:
         """Return what the weights are added to, lowest class first; None without weights."""
-        _, intercept = Parts.of(self.model).weights
+        _, intercept = self.parts.weights
         if intercept is None or intercept.ndim == 0:
             return intercept
         return intercept[np.searchsorted(self.learner.classes_, self.learner.order_)]
 
     def unit_of_weights(self, per: Literal["sd", "unit"] | None = None) -> str | None:
         """Return what the weights of numbers are per, None if there are none."""
-        parts = Parts.of(self.model)
-        if parts.weights[0] is None:
+        if self.parts.weights[0] is None:
             return None
-        unit = scale_of_features(parts).unit
+        unit = scale_of_features(self.parts).unit
         if per == "sd" and unit != "standard deviation":
             raise InputError(f"{self.path}: the model does not standardise numbers", hint="per")
         return "unit" if per == "unit" else unit
@@ -411,10 +409,9 @@ class LoadedModel:
         The words of a column are relative to their mean; numbers are as the learner takes them, or
         per unit of their column. For trees, the importances of the features.
         """
-        parts = Parts.of(self.model)
-        coef, units = parts.weights[0], np.ones(self.learner.n_features_in_)
+        coef, units = self.parts.weights[0], np.ones(self.learner.n_features_in_)
         if per_unit and coef is not None:
-            units = units_of_features(parts.steps, len(units))
+            units = units_of_features(self.parts.steps, len(units))
         if coef is None:
             coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:
