@@ -350,17 +350,16 @@ class LoadedModel:
 
         counting = "Rows are counted from 1, without a header."
         report = Report(self.model, table.name, counting, self.feature_names, title)
+
+        def describe(
+            first: int, used: pa.RecordBatch, rows: Array
+        ) -> list[tuple[str, dict[str, Any]]]:
+            """Return the places and some cells of rows of a block."""
+            places = [table.place(first + int(row)) for row in rows]
+            return list(zip(places, cells_of(used, rows), strict=True))
+
         for first, block, outcomes in self.outcomes(table, labels, progress):
-            used = block.select(self.columns)
-
-            def describe(
-                rows: Array, first: int = first, used: pa.RecordBatch = used
-            ) -> list[tuple[str, dict[str, Any]]]:
-                """Return the places and some cells of rows of this block."""
-                places = [table.place(first + int(row)) for row in rows]
-                return list(zip(places, cells_of(used, rows), strict=True))
-
-            report.add(outcomes, describe)
+            report.add(outcomes, partial(describe, first, block.select(self.columns)))
         notes = {name: note for name, note in self.own_notes.items() if name != "finished"}
         said = None if known is None else rows_known(known)
         return report.write(path, self.about.versions, notes, said)

@@ -224,9 +224,8 @@ class LineStream:
             with suppress(RowError):  # a cell from before the column became a feature
                 column = [row[j] for row in cells]
                 if name not in encoder.words_:
-                    if looks_like_row_id(
-                        json_lines.to_matrix([column], [name] * len(column))[0], name
-                    ):
+                    numbers = np.frombuffer(json_lines.to_numbers(column, [name], 0))
+                    if looks_like_row_id(numbers, name):
                         row_ids.append(name)
                 elif share := hardly_alike(_words(column, name)):
                     unlike[name] = share
