@@ -105,7 +105,7 @@ def learn_next_block(before: PassSoFar, block: BlockParts, b: int, classes: Arra
 def _chain(
     model: OnlineClassifier, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster
 ) -> OnlineClassifier:
-    patience = Patience.of(model)
+    patience = Patience(model, model.engine)
     rows = mistakes = 0
     for n_iter in range(1, epochs + 1):
         loss = 0
@@ -196,7 +196,7 @@ def _mix(
     rng = check_random_state(model.random_state)
     # A dtype, because another one draws other numbers, and Windows has another default.
     seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
-    patience = Patience.of(model)
+    patience = Patience(model, model.engine)
     weight = 0.0
     # Sums of the second half of the rounds; of the last round if learning ends before.
     averaged: list[BlockSums] = []

@@ -525,15 +525,10 @@ class OnlineEngine(Engine[MemoryType, RowsType], Protocol):
 class Patience:
     """When passes end early: after one without a mistake, or after some without progress."""
 
-    def __init__(self, tol: float | None, n_iter_no_change: int, *, settles: bool) -> None:
-        self.tol, self.n_iter_no_change = tol, n_iter_no_change
-        self.settles = settles  # after a pass without a mistake, nothing would change any more
+    def __init__(self, model: OnlineClassifier, engine: OnlineEngine[Any, Any]) -> None:
+        self.tol, self.n_iter_no_change = model.tol, model.n_iter_no_change
+        self.settles = engine.settles
         self.best, self.stale = np.inf, 0
-
-    @classmethod
-    def of(cls, model: OnlineClassifier) -> Patience:
-        """Return the patience that a learner's parameters ask for."""
-        return cls(model.tol, model.n_iter_no_change, settles=model.engine.settles)
 
     def ends(self, mistakes: int, loss: float) -> bool:
         """Add a pass and its mean interval loss; tell whether it is the last."""
@@ -550,7 +545,7 @@ def make_passes(
 ) -> tuple[Any, int]:
     """Return what is learned in up to `max_iter` passes over a batch, and how many were made."""
     memory, rng = model.memory_, check_random_state(model.random_state)
-    patience, verbose = Patience.of(model), getattr(model, "verbose", 0)
+    patience, verbose = Patience(model, engine), getattr(model, "verbose", 0)
     labelled = batch.labelled()
     others, n_rounds = np.flatnonzero(~labelled), np.count_nonzero(labelled)
     for n_iter in range(1, model.max_iter + 1):
