@@ -108,7 +108,7 @@ def _clock() -> float:
 def _progress_lines(unit: str) -> Callable[..., None]:
     """Return a function that prints a line after a second, and then every ten.
 
-    It has units, their share and units a second; or, of something else, a number and a note. Notes
+    A line has the number of units, their share and units a second; or a number and a note. Notes
     are printed more often, whatever was printed between them.
     """
     printed, noted, last_name, before = _clock(), _clock(), "", 0

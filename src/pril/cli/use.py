@@ -45,7 +45,7 @@ def predict(
     numbers: Annotated[
         str | None,
         Option(
-            help="Of brackets of a number, add columns with numbers: "
+            help="With brackets of a number: columns to add, such as "
             "median,mean,quantile=0.9,above=50000."
         ),
     ] = None,
@@ -240,8 +240,8 @@ def _model_lines(
     if hasattr(learner, "dual_coef_"):
         lines.append(f"support     {words.count(len(learner.dual_coef_), 'row')}")
     lines.append(f"learned     {words.learned_so_far(learner)}")
-    if found := words.coarsening_of(learner):
-        lines.append(f"coarsening  {found}")
+    if coarsening := words.coarsening_of(learner):
+        lines.append(f"coarsening  {coarsening}")
     if (source := loaded.notes).table is not None:
         where = f"{words.count(source.rows, 'row')} of {source.table}"
         lines.append(f"from        {where}, labels {', '.join(source.labels.columns)}")
@@ -274,10 +274,10 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
 
     names = loaded.feature_names
     figure: Any = WeightsDisplay.from_estimator(loaded.model, names=names, top=top).figure_
-    known = sorted(figure.canvas.get_supported_filetypes())
+    formats = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
-    if suffix not in known:
-        raise InputError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
+    if suffix not in formats:
+        raise InputError(f"{plot}: the suffix must be one of .{', .'.join(formats)}")
     with replace_file(plot) as file:
         figure.savefig(file, dpi=150, format=suffix)
 

@@ -39,8 +39,8 @@ CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 LOOPBACK = "127.0.0.1"  # no other machine can connect to local processes
-# About the least memory that a worker takes: with pril alone; and for each thread, bytes for each
-# byte of the features of a block, which it reads, checks and copies (5.5 of 600,000 rows of 20).
+# About the least memory that a worker takes: with pril alone; and for each thread, in copies of the
+# features of a block, which it reads, checks and copies (5.5 were measured, of 600,000 rows of 20).
 WORKER_BYTES, BLOCK_COPIES = 250e6, 5
 IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
 
@@ -109,7 +109,7 @@ class Cluster:
 
     @contextmanager
     def _waiting(self, doing: str, *more: type[Exception]) -> Iterator[None]:
-        """Let a cluster that is lost be a ClusterLost, as are `more` errors; show warnings."""
+        """Raise ClusterLost for a cluster that is lost, and for `more` errors; show warnings."""
         try:
             with seceded(), collect_warnings() as collected:
                 yield
@@ -317,7 +317,7 @@ def tree_sum(parts: list[Any], add: Callable[..., Any]) -> Any:
 
 @contextmanager
 def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
-    """Yield a client; a cluster that is lost, or cannot work, is an UnavailableError."""
+    """Yield a client; raise UnavailableError for a cluster that is lost or cannot work."""
     with silence_logging_cmgr(logging.CRITICAL):
         try:
             with _client(address, workers, timeout) as client:

@@ -70,17 +70,17 @@ def labelled_rows(model: OrderedLogit, blocks: Blocks, cluster: Cluster) -> Clus
     reader.class_weight = None
     shared = delayed(reader, traverse=False)
     tasks = [delayed(count_labels)(shared, block, b) for b, block in enumerate(blocks)]
-    found = cluster.compute(delayed(list)(tasks), "counting the labels")
-    for one in found:
+    counted = cluster.compute(delayed(list)(tasks), "counting the labels")
+    for one in counted:
         cluster.show_warnings(one.collected)
-    if not any(one.rows for one in found):
+    if not any(one.rows for one in counted):
         raise InputError(NO_ROWS)
-    if not any(one.is_sparse for one in found):
-        cluster.check_memory(max(one.rows for one in found), model.n_features_in_)
-    codes = np.unique(np.concatenate([one.codes for one in found]))
-    counts = np.zeros((len(found), len(codes)), dtype=np.int64)
-    for own, one in zip(counts, found, strict=True):
-        own[np.searchsorted(codes, one.codes)] = one.counts
+    if not any(one.is_sparse for one in counted):
+        cluster.check_memory(max(one.rows for one in counted), model.n_features_in_)
+    codes = np.unique(np.concatenate([one.codes for one in counted]))
+    counts = np.zeros((len(counted), len(codes)), dtype=np.int64)
+    for of_block, one in zip(counts, counted, strict=True):
+        of_block[np.searchsorted(codes, one.codes)] = one.counts
     if len(codes) == 0:
         raise InputError("y has no label in any row that counts: there is nothing to learn from")
     order = model.order_
@@ -116,7 +116,7 @@ def cut_rows(parts: list[Any], starts: Array, n: int, size: int) -> list[Any]:
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, stop, side="left"))
         some = zip(parts[first:last], starts[first:last].tolist(), strict=True)
-        pieces = [delayed(take_rows)(part, start - own, stop - own) for part, own in some]
+        pieces = [delayed(take_rows)(part, start - at, stop - at) for part, at in some]
         cut.append(delayed(Block.joined)(pieces))
     return cut
 
@@ -184,8 +184,8 @@ class ClusterRows(Rows):
         """Return the sum of what each block gives, added up by the workers."""
         function = delayed(of, traverse=False)
         tasks = [delayed(call)(function, block) for block in self.lazy]
-        found: T = self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
-        return found
+        whole: T = self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
+        return whole
 
     @cached_property
     def blocks(self) -> list[Block]:

@@ -67,7 +67,7 @@ class Brackets(InColumns, frozen=True, tag="brackets"):
 
 
 LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
-# What cells hold; of other labels, the table tells.
+# What cells hold; for other labels, the table tells.
 CELLS = {Brackets: arrow.BRACKET, RangeTexts: arrow.TEXT, Edges: arrow.NUMBER}
 
 

@@ -619,7 +619,7 @@ class StreamRun:
         first = self.errors.recent.rows + 1
 
         def warn(alarm: Alarm) -> None:
-            lines = [line for own in waiting if len(own.rank) for line in own.lines]
+            lines = [line for some in waiting if len(some.rank) for line in some.lines]
             self.warn(self._event(alarm, lines[labelled[alarm.row - first]]))
 
         self.errors.add(loss.tolist(), self.report, warn)

@@ -146,7 +146,7 @@ class Task:
         return np.where(learning, LEARN, np.where(number < self.holdout, EVALUATE, CALIBRATE))
 
     def part(self, use: int, first: int, block: pa.RecordBatch) -> Part:
-        """Return the rows for one use; of those that are not learned, the ones with a weight."""
+        """Return the rows for one use; those of weight zero can only be among those to learn."""
         chosen = self.uses(first, block) == use
         if use != LEARN:
             chosen &= self.counting(block)
@@ -252,15 +252,15 @@ def _check_names(table: Table, task: Task) -> None:
     labels, features = task.labels.columns, task.features or ()
     for name in (*task.columns, *features, *task.drop, *task.text):
         table.check_column(name)
-    for own, use in ((task.weight, "weight"), (task.groups, "group")):
-        if own in (*labels, *features):
+    for column, use in ((task.weight, "weight"), (task.groups, "group")):
+        if column in (*labels, *features):
             raise TableError(
-                f"{table.name}: the column {own!r} is the {use}, not a label or feature"
+                f"{table.name}: the column {column!r} is the {use}, not a label or feature"
             )
     for name in labels:
         if name in features:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
-        if labels.count(name) > 1:  # of votes, the command refuses it
+        if labels.count(name) > 1:  # the command refuses it for votes
             both = f"{name!r} cannot be both the lower and the upper end"
             raise TableError(f"{table.name}: {both}", hint="label")
 
@@ -348,7 +348,7 @@ class LabelCounts:
 
     def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
-        # Of each label: how many rows have it, and of those to learn from; the first row.
+        # For each label: how many rows have it, how many to learn from have it, the first row.
         self.seen: dict[tuple[Any, ...], list[int]] = {}
         self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.ends)

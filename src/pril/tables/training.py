@@ -165,7 +165,7 @@ class Run:
     Other runs survey, learn or check in another way.
     """
 
-    most_kept = math.inf  # rows to learn from; of a larger table, the survey keeps no cells
+    most_kept = math.inf  # rows to learn from; the survey of a larger table keeps no cells
 
     def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
         self.table, self.task, self.progress = table, task, progress

@@ -68,8 +68,8 @@ class TableWriter:
         """Write JSON objects; to each, add the keys of another one at the end."""
         lines = []
         for text, more in zip(texts, objects, strict=True):
-            own = text[1:-1].rstrip()
-            lines.append(f"{{{own}, {more[1:]}\n" if own else f"{more}\n")
+            inside = text[1:-1].rstrip()
+            lines.append(f"{{{inside}, {more[1:]}\n" if inside else f"{more}\n")
         self._stream.write("".join(lines).encode())
 
     def _write_parquet(self, batch: pa.RecordBatch) -> None:
