@@ -256,12 +256,12 @@ class LabelOptions:
         """
         from msgspec import structs
 
-        from pril.tables.label_columns import Brackets
+        from pril.tables.label_columns import BracketTexts
 
         marks = {"decimal": self.bracket_decimal, "thousands": self.bracket_thousands}
         given: dict[str, Any] = {name: mark for name, mark in marks.items() if mark is not None}
         option = "bracket-"
-        if not isinstance(labels, Brackets):
+        if not isinstance(labels, BracketTexts):
             for name in given:
                 raise InputError(f"--bracket-{name} is for brackets as text: pass --brackets too")
             return labels
@@ -278,20 +278,20 @@ class LabelOptions:
         """
         from msgspec import structs
 
-        from pril.tables.label_columns import Brackets, Edges, Ends, RangeTexts, Votes
+        from pril.tables.label_columns import BracketTexts, Edges, LabelEnds, RangeTexts, Votes
 
-        learned = Ends() if loaded is None else loaded.notes.labels
+        learned = LabelEnds() if loaded is None else loaded.notes.labels
         columns = self._columns()
         if self.votes is not None:
             trim = getattr(learned, "trim", 0.0) if self.trim is None else self.trim
             return Votes(columns, trim)
         if not columns:
             return learned
-        if isinstance(learned, Edges | Brackets) and not self.ranges:
+        if isinstance(learned, Edges | BracketTexts) and not self.ranges:
             return structs.replace(learned, columns=columns)
         # What is not a range is a class, so a model that knows ranges finds them in any column.
         is_text = self.ranges or (self.label and isinstance(learned, RangeTexts))
-        return RangeTexts(columns) if is_text else Ends(columns)
+        return RangeTexts(columns) if is_text else LabelEnds(columns)
 
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that were named; refuse options that contradict each other."""
@@ -371,7 +371,7 @@ class TaskOptions(LabelOptions):
 
     def _labels(self, csv: dict[str, str]) -> LabelKind:
         """Return what the labels are; refuse options that contradict each other."""
-        from pril.tables.label_columns import Brackets, Edges
+        from pril.tables.label_columns import BracketTexts, Edges
 
         labels, edges = self.kind(), _split_edges(self.edges)
         if not labels.columns:
@@ -390,7 +390,7 @@ class TaskOptions(LabelOptions):
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
         if self.brackets:
             silent = tuple(self.missing or ())
-            return self.with_marks(Brackets(labels.columns, edges, silent), csv)
+            return self.with_marks(BracketTexts(labels.columns, edges, silent), csv)
         self.with_marks(labels, csv)  # refuses marks of brackets
         return labels if edges is None else Edges(labels.columns, edges)
 

@@ -31,7 +31,7 @@ from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
-from pril.tables.label_columns import Brackets, Edges, Ends, LabelColumns, LabelKind
+from pril.tables.label_columns import BracketTexts, Edges, LabelColumns, LabelEnds, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import CsvStyle, codec_of
 from pril.tables.writing import TableWriter
@@ -78,7 +78,7 @@ class FitNotes(Struct, frozen=True):
     folders: tuple[str, ...] = ()  # the features that were no columns of its files
     learned_rows: int = 0
     holdout: HeldOut | None = None
-    labels: LabelKind = Ends()  # no columns: they are not known
+    labels: LabelKind = LabelEnds()  # no columns: they are not known
     grows: bool = False  # whether later streams widen the model, too
     finished: Finished | None = None  # the stream that it learned last, and replaced it
 
@@ -153,16 +153,16 @@ class LoadedModel:
     @property
     def has_brackets(self) -> bool:
         """Whether it learned from brackets as text."""
-        return isinstance(self.notes.labels, Brackets)
+        return isinstance(self.notes.labels, BracketTexts)
 
     def scale(self, low: float | None = None, high: float | None = None) -> Scale:
         """Return the scale of the brackets that it learned; the ends are those given or known."""
         labels = self.notes.labels
-        if not isinstance(labels, Brackets | Edges) or labels.edges is None:
+        if not isinstance(labels, BracketTexts | Edges) or labels.edges is None:
             raise InputError(
                 f"{self.path} has not learned brackets of a number, so its classes have no numbers"
             )
-        ends = (labels.low, labels.high) if isinstance(labels, Brackets) else (None, None)
+        ends = (labels.low, labels.high) if isinstance(labels, BracketTexts) else (None, None)
         return Scale(
             labels.edges, ends[0] if low is None else low, ends[1] if high is None else high
         )

@@ -36,7 +36,7 @@ from pril.likelihood.sums import MOST_DENSE
 from pril.online import learning
 from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
-from pril.tables.label_columns import Ends
+from pril.tables.label_columns import LabelEnds
 from pril.tables.opening import open_table
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import LEARN, Task
@@ -124,7 +124,7 @@ def fit_table(
     if model not in BY_COMMAND:
         raise InputError(f"model must be one of {', '.join(BY_COMMAND)}, not {shown(model)}")
     task = Task(
-        Ends(columns),
+        LabelEnds(columns),
         classes=None if classes is None else tuple(map(str, classes)),
         model=model,
         parameters=dict(parameters or {}),

@@ -39,7 +39,7 @@ from pril.tables.arrow import NUMBER, TEXT, read_words
 from pril.tables.checkpoints import Checkpoint, Finished, Position
 from pril.tables.encoder import (
     ColumnEncoder,
-    Moments,
+    ColumnMoments,
     RowEncoder,
     have_gaps,
     learn_cells,
@@ -195,7 +195,7 @@ class LineStream:
         encoder.words_, encoder.counts_ = encoder.words_ | words, encoder.counts_ | words
         encoder.left_out_ = list(encoder.left_out_)
         pairs = zip(encoder.moments_, no_moments(len(numbers)), strict=True)
-        encoder.moments_ = Moments(*map(np.concatenate, pairs))
+        encoder.moments_ = ColumnMoments(*map(np.concatenate, pairs))
         self._follow_columns()
         [row], n = self._codec.read([line]), len(encoder.numbers_)
         cells = json_lines.to_matrix([row[:n]], encoder.numbers_).T

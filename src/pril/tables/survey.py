@@ -28,7 +28,7 @@ from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
 from pril.tables.label_columns import (
-    Brackets,
+    BracketTexts,
     LabelColumns,
     LabelKind,
     Votes,
@@ -413,7 +413,7 @@ class LabelCounts:
             raise TableError(f"{place}: no row{some} has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.columns
-        if isinstance(columns.kind, Brackets):
+        if isinstance(columns.kind, BracketTexts):
             texts = {cells[0]: row for cells, (_, _, row) in seen}
             with table.naming_rows(0, names):
                 columns = columns.settled(texts, table.other_place)

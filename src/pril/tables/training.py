@@ -37,7 +37,7 @@ from pril.tables.arrow import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Blocks, Table, TableError, TableWarning, Watcher, no_column
-from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_note
+from pril.tables.label_columns import CELLS, BracketTexts, LabelColumns, Votes, to_note
 from pril.tables.model import read_batch
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
@@ -315,7 +315,7 @@ class Run:
         log.info("rows: %d in blocks of %d", self.survey.rows, self.table.block_rows)
         log.info("labels: %s", ", ".join(task.labels.columns))
         log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
-        if isinstance(task.labels, Brackets) and self.labels.edges:
+        if isinstance(task.labels, BracketTexts) and self.labels.edges:
             where = "from the texts" if task.labels.edges is None else "as given"
             log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
         if self.model.class_weight:
