@@ -150,9 +150,9 @@ class Cluster:
     def addresses(self) -> list[str]:
         """Return the addresses of all workers; there is at least one."""
         self.client.sync(self._check_workers)
-        if not (statuses := self.client.sync(self._statuses)):
+        if not (workers := self.client.sync(self._workers)):
             raise ClusterLost("the Dask cluster went away; nothing was learned")
-        return sorted(statuses)
+        return sorted(workers)
 
     def hold(self, tasks: dict[str, Any]) -> dict[str, Any]:
         """Compute a task on each of some workers; return futures of results that stay there."""
@@ -216,7 +216,7 @@ class Cluster:
         try:
             last_seen = time.monotonic()
             while not (await asyncio.wait([waiting], timeout=1.0))[0]:
-                workers = await self._statuses()
+                workers = await self._workers()
                 missing = time.monotonic() - last_seen
                 if workers:
                     last_seen = time.monotonic()
@@ -225,8 +225,8 @@ class Cluster:
                 elif missing > NO_WORKER_LIMIT:
                     raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
                 for address, future in homes.items():
-                    lost = workers is not None and workers.get(address) != "running"
-                    if lost and not future.done():
+                    status = (workers or {}).get(address, {}).get("status")
+                    if workers is not None and status != "running" and not future.done():
                         reason = "it was killed, ran out of memory, or was retired"
                         raise CancelledError(f"lost the worker {address}: {reason}")
             if drawing is not None:
@@ -237,15 +237,8 @@ class Cluster:
             if drawing is not None:
                 drawing.cancel()
 
-    async def _statuses(self) -> dict[str, str] | None:
-        """Return the status of each worker, by its address; None if the scheduler is silent."""
-        workers = await self._workers()
-        if workers is None:
-            return None
-        return {address: worker["status"] for address, worker in workers.items()}
-
     async def _workers(self) -> dict[str, dict[str, Any]] | None:
-        """Return what the scheduler says of each worker; None if it is silent."""
+        """Return what the scheduler says of each worker, by its address; None if it is silent."""
         scheduler = self.client.scheduler
         if scheduler is None or self.client.status != "running":
             return None

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from pril.bases.classifier import OrdinalLearner, rate, rate_rows, rows_to_rate
 from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
+from pril.core.rating import Ratings
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of
@@ -25,7 +26,6 @@ from pril.io import model_files
 from pril.labels import ranking
 from pril.labels.scale import Scale
 from pril.metrics import Evaluation, Outcomes, pick_scores
-from pril.online.linear_engine import Batch
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished
@@ -44,13 +44,18 @@ ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
 NumberColumns = dict[str, tuple[Callable[..., Array], tuple[float, ...]]]
 
 
-def read_batch(learner: OrdinalLearner, features: Any, labels: ranking.Labels) -> Batch:
-    """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
+def rate_labelled(
+    learner: OrdinalLearner, features: Any, labels: ranking.Labels
+) -> tuple[Array, Ratings]:
+    """Return labels as intervals, and what a learner says of their rows.
+
+    Unlike rows to learn, these may have labels of any kind.
+    """
     if hasattr(learner, "partial_fit"):  # it may not have learned yet
         rows = learner.engine.read(learner, features, reset=False, min_rows=0)
     else:
         rows = rows_to_rate(learner, features)
-    return Batch(rows, ranking.to_intervals(labels, learner.order_))
+    return ranking.to_intervals(labels, learner.order_), rate_rows(learner, rows)
 
 
 class Contents(Struct, frozen=True):
@@ -325,9 +330,9 @@ class LoadedModel:
         for first, block in table.blocks([*self.columns, *labels.columns]):
             with table.naming_rows(first, labels.columns):
                 y = columns.read(block, partial(table.other_place, first=first))
-                batch = read_batch(self.learner, self.features(block, table.schema), y)
-                rank, scores, _ = rate_rows(self.learner, batch.rows)
-            yield first, block, Outcomes(batch.intervals, rank, pick_scores(rank, scores))
+                features = self.features(block, table.schema)
+                intervals, (rank, scores, _) = rate_labelled(self.learner, features, y)
+            yield first, block, Outcomes(intervals, rank, pick_scores(rank, scores))
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)
         if rows == 0:

@@ -23,8 +23,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from pril import __version__
-from pril.bases.classifier import OrdinalLearner, rate_rows
+from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array
+from pril.core.rating import Ratings
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.labels import ranking
@@ -38,7 +39,7 @@ from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Blocks, Table, TableError, TableWarning, Watcher, no_column
 from pril.tables.label_columns import CELLS, BracketTexts, LabelColumns, Votes, to_note
-from pril.tables.model import read_batch
+from pril.tables.model import rate_labelled
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
     CALIBRATE,
@@ -86,19 +87,18 @@ class RowReader(NamedTuple):
         """Rate rows that were kept apart."""
         result = HoldoutResult()
         if held_out.cells.num_rows:
-            intervals, rank, *_ = self._rate(table, model, held_out)
+            intervals, (rank, *_) = self._rate(table, model, held_out)
             result = result._replace(evaluation=Evaluation.of(intervals, rank))
         if calibrating.cells.num_rows:
-            intervals, _, scores, cut = self._rate(table, model, calibrating)
+            intervals, (_, scores, cut) = self._rate(table, model, calibrating)
             ranges = self.task.ranges(model)
             result = result._replace(calibration=Calibration.of(ranges, scores, cut, intervals))
         return result
 
-    def _rate(self, table: Table, model: OrdinalLearner, part: Part) -> tuple[Array, ...]:
+    def _rate(self, table: Table, model: OrdinalLearner, part: Part) -> tuple[Array, Ratings]:
         """Return the labels of some rows, and what the model says of them."""
         features, labels, _ = self.read(table, part)
-        batch = read_batch(model, features, labels)
-        return batch.intervals, *rate_rows(model, batch.rows)
+        return rate_labelled(model, features, labels)
 
 
 class HoldoutResult(NamedTuple):
