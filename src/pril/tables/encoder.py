@@ -426,9 +426,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         unseen : dict
             Row and word, by column; columns without such a row are not in it.
         """
-        unseen = {}
+        batch, unseen = self._read(X), {}
         for name, words in self.words_.items():
-            cells = arrow.read_words(arrow.column(self._read(X), name), name)
+            cells = arrow.read_words(arrow.column(batch, name), name)
             is_seen = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
             row = pc.index(is_seen, False).as_py()
             if row >= 0:
