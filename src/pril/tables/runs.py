@@ -306,7 +306,7 @@ class BoostingRun(Run):
 
 def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
     """Return intervals of ranks, weights and groups of the rows to learn from."""
-    task, intervals = run.task, np.empty((n_rows, 2), dtype=np.int16)
+    task, intervals = run.task, np.zeros((n_rows, 2), dtype=np.int16)
     weight, n = np.ones(n_rows), 0
     groups: list[Any] = []
     for first, cells in _read_again(run, "reading labels", list(task.columns)):
@@ -320,7 +320,6 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
             counts, labels = weight[n : n + size] > 0.0, run.labels.read(part.cells)
             with naming_rows(np.flatnonzero(counts)):
                 ranks = ranking.encode(labels.take(counts), run.model.order_)[1]
-            intervals[n : n + size] = 0
             intervals[n : n + size][counts] = ranks
         n += size
     return intervals, weight, np.concatenate(groups) if task.groups else None
@@ -339,26 +338,22 @@ class TableRows:
         self.run, self.chosen = run, chosen
         self.n_rows, self.is_scarce = int(chosen.sum()), True
 
-    def _numbered(self) -> Iterator[tuple[int, Array]]:
-        """Return the number of the first row of each part, and its features."""
-        run, reader, model, n_read, n_used = self.run, self.run.reader, self.run.model, 0, 0
-        for first, cells in _read_again(run, "reading features", reader.columns):
-            rows = run.task.part(LEARN, first, cells)
-            X, _, _ = reader.read(run.table, rows)
-            with run.table.naming_rows(rows.places):
-                X = model.engine.read(model, X, reset=False, min_rows=0).X
-            part = X[self.chosen[n_read : n_read + len(X)]]
-            yield n_used, part
-            n_read, n_used = n_read + len(X), n_used + len(part)
-
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
-        some = np.empty((len(rows), self.run.model.n_features_in_))
-        for first, part in self._numbered():
+        some, first = np.empty((len(rows), self.run.model.n_features_in_)), 0
+        for part in self.parts():
             begin, end = np.searchsorted(rows, [first, first + len(part)])
             some[begin:end] = part[rows[begin:end] - first]
+            first += len(part)
         return some
 
     def parts(self) -> Iterator[Array]:
         """Return all rows, in parts of any size."""
-        return (part for _, part in self._numbered())
+        run, reader, model, n_read = self.run, self.run.reader, self.run.model, 0
+        for first, cells in _read_again(run, "reading features", reader.columns):
+            rows = run.task.part(LEARN, first, cells)
+            with run.table.naming_rows(rows.places):
+                X = reader.encoder.transform(rows.cells)
+                X = model.engine.read(model, X, reset=False, min_rows=0).X
+            yield X[self.chosen[n_read : n_read + len(X)]]
+            n_read += len(X)
