@@ -74,14 +74,11 @@ class Support(NamedTuple):
 
     def with_room(self, n: int, rows: Any) -> Support:
         """Return a support that shares no array, with room to `add` n rows like these."""
-        if not issparse(self.rows):
-            xp = namespace(self.rows)
-            rows = xp.astype(self.rows, xp.result_type(self.rows.dtype, rows.dtype))
-        return self._replace(
-            rows=self.rows if issparse(self.rows) else roomy(rows, n),
-            coef=roomy(self.coef, n),
-            sums=roomy(self.sums, n),
-        )
+        kept = self.rows
+        if not issparse(kept):
+            xp = namespace(kept)
+            kept = roomy(xp.astype(kept, xp.result_type(kept.dtype, rows.dtype)), n)
+        return self._replace(rows=kept, coef=roomy(self.coef, n), sums=roomy(self.sums, n))
 
     def without_room(self) -> Support:
         """Return the support with arrays of just its rows."""

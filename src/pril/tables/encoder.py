@@ -59,13 +59,10 @@ class ColumnMoments(NamedTuple):
         share = more.count / np.maximum(count, 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
             step = more.mean - self.mean
-            return ColumnMoments(
-                count=count,
-                mean=self.mean + step * share,
-                squares=self.squares + more.squares + step**2 * self.count * share,
-                low=np.minimum(self.low, more.low),
-                high=np.maximum(self.high, more.high),
-            )
+            mean = self.mean + step * share
+            squares = self.squares + more.squares + step**2 * self.count * share
+        low, high = np.minimum(self.low, more.low), np.maximum(self.high, more.high)
+        return ColumnMoments(count, mean, squares, low, high)
 
     def scales(self, *, bounded: bool) -> Array:
         """Return what to divide each column by, 1 where it is constant."""
