@@ -452,12 +452,8 @@ class Run:
 
     def origin(self) -> dict[str, Any]:
         """Return what identifies this run, for its checkpoint."""
-        return {
-            "table": self.table.fingerprint(),
-            "task": to_note(self.task),
-            "version": __version__,
-            "csv": self.table.style.to_note(),
-        }
+        table, csv = self.table.fingerprint(), self.table.style.to_note()
+        return {"table": table, "task": to_note(self.task), "version": __version__, "csv": csv}
 
     # --- Results ---
 
