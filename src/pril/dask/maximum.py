@@ -116,7 +116,9 @@ def cut_rows(parts: list[Any], starts: Array, n: int, size: int) -> list[Any]:
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, stop, side="left"))
         some = zip(parts[first:last], starts[first:last].tolist(), strict=True)
-        pieces = [delayed(take_rows)(part, start - at, stop - at) for part, at in some]
+        pieces = [
+            delayed(Block.take)(part, slice(max(start - at, 0), stop - at)) for part, at in some
+        ]
         cut.append(delayed(Block.joined)(pieces))
     return cut
 
@@ -153,11 +155,6 @@ def read_part(model: OrderedLogit, block: Any, b: int, kinds: Kinds, first: int,
     """Return the rows of the b-th block that have a label; the first of n in all is given."""
     with errors_name_block(b), collect_warnings():  # dropped: counting warns
         return model.labelled_block(batch_of(model, block), kinds, first, n)
-
-
-def take_rows(part: Block, start: int, stop: int) -> Block:
-    """Return the rows of a part that are within these."""
-    return part.take(slice(max(start, 0), max(stop, 0)))
 
 
 def refuse_overflow(model: OrderedLogit, block: Any, b: int) -> None:
