@@ -181,8 +181,7 @@ def model_of_features(model: Learner, table: LazyTable, cluster: Cluster) -> Lea
     """Return the model, which knows its features: those known, or those of the first block."""
     if table.features is None:
         task = delayed(find_features)(delayed(model, traverse=False), table.blocks[0][0])
-        reader: Learner = cluster.compute(task, "reading the features of the first block")
-        return reader
+        return cluster.compute(task, "reading the features of the first block")
     model.engine.read(model, table.features, reset=True, min_rows=0)
     return model
 

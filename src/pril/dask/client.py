@@ -246,8 +246,7 @@ class Cluster:
             identity = await asyncio.wait_for(scheduler.identity(n_workers=-1), timeout=5.0)
         except (OSError, TimeoutError):
             return None
-        workers: dict[str, dict[str, Any]] = identity["workers"]
-        return workers
+        return identity["workers"]
 
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:

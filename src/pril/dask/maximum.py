@@ -181,8 +181,7 @@ class ClusterRows(Rows):
         """Return the sum of what each block gives, added up by the workers."""
         function = delayed(of, traverse=False)
         tasks = [delayed(call)(function, block) for block in self.lazy]
-        whole: T = self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
-        return whole
+        return self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
 
     @cached_property
     def blocks(self) -> list[Block]:

@@ -168,8 +168,7 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
         cells = pc.cast(pc.cast(cells, TEXT), NUMBER)
     elif cells.type != pa.float64():
         cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
-    numbers: Array = cells.to_numpy(zero_copy_only=False)
-    return numbers
+    return cells.to_numpy(zero_copy_only=False)
 
 
 def with_numbers(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:

@@ -612,8 +612,7 @@ class RowEncoder:
         table = self._as_table(x) if self._encoder is None else self._encoded_row(x)
         features = self._further_features(table)
         dense = features.toarray() if hasattr(features, "toarray") else features
-        row: Array = np.asarray(dense, dtype=np.float64)[0]
-        return row
+        return np.asarray(dense, dtype=np.float64)[0]
 
     def _encoded_row(self, x: Any) -> Any:
         """Return what the ColumnEncoder makes of a dict."""

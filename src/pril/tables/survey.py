@@ -129,8 +129,7 @@ class Task:
         key = self.seed.to_bytes(8)
         digests = [blake2b(name.encode(), key=key) for name in words.dictionary.to_pylist()]
         bits = [int.from_bytes(group.digest()[:8]) >> 11 for group in digests]
-        numbers: Array = np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
-        return numbers
+        return np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
 
     def uses(self, first: int, block: pa.RecordBatch) -> Array:
         """Return what each row of a block is for, of which the first one has this position."""
@@ -372,8 +371,7 @@ class LabelCounts:
             # A class may occur only among the votes that are left out: count its label zero times.
             self._count((vote, vote), 0, 0, first + int(counting[row]))
         self.n_weightless += int(np.count_nonzero(~used))
-        labelled: Array = used & labels.labelled()
-        return labelled
+        return used & labels.labelled()
 
     def _count(self, label: tuple[Any, ...], n: int, n_learned: int, row: int) -> None:
         entry = self.seen.setdefault(label, [0, 0, row])
