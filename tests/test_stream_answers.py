@@ -389,7 +389,7 @@ def test_the_command_has_these_options(path, logit, call, feed):
     assert "<stdin>, row 2: column 'size' is 'big', not a number" in err
     code, out, err = run(path, "--proba")
     assert (code, out) == (2, "")
-    assert "holds PRIL, which has no probabilities; these models have them" in err
+    assert "holds PRIL, which has no probabilities; ordered-logit and boosting have them" in err
 
 
 @pytest.mark.parametrize("begins", [False, True])

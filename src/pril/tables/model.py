@@ -18,7 +18,6 @@ from pril.bases.classifier import OrdinalLearner, rate, rate_rows, rows_to_rate
 from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
 from pril.core.rating import Ratings
-from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of
 from pril.errors import InputError, refusing, shown
@@ -136,14 +135,9 @@ class LoadedModel:
     def check_probabilities(self) -> None:
         """Refuse a model without probabilities."""
         if not hasattr(self.learner, "predict_proba"):
-            with_some = [
-                name
-                for name, learner in BY_COMMAND.items()
-                if hasattr(learner.load(), "predict_proba")
-            ]
             raise InputError(
                 f"{self.path} holds {type(self.learner).__name__}, which has no probabilities; "
-                f"these models have them: {', '.join(with_some)}"
+                "ordered-logit and boosting have them"
             )
 
     def set_half_life(self, half_life: float) -> None:
