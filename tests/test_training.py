@@ -272,10 +272,10 @@ def test_a_row_of_weight_zero_defines_no_class(tmp_path):
     assert run()[-1].classes_.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("cell", ["-1", "inf", "", "much"])
+@pytest.mark.parametrize("cell", ["-1", "inf", "", "much", "1e200"])
 def test_weights_that_are_none_are_refused(tmp_path, cell):
     rows = [{"x": k, "y": 1 + k % 2, "w": cell if k == 3 else 1} for k in range(20)]
-    with pytest.raises(TableError, match=r"t.csv, row 4: column 'w' is "):
+    with pytest.raises(TableError, match=r"t.csv, row 4: column 'w'( is|:) "):
         start(write(tmp_path / "t.csv", rows), Task(LabelEnds(("y",)), weight="w"))()
 
 

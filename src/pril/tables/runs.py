@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.bases.classifier import naming_rows
-from pril.bases.weights import class_weights, label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
@@ -316,7 +316,7 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
             given = task.read_weights(part.cells)
             groups.append(task.read_groups(part.cells))
             if given is not None:
-                weight[n : n + size] = read_weights(given, size)
+                weight[n : n + size] = given
             counts, labels = weight[n : n + size] > 0.0, run.labels.read(part.cells)
             with naming_rows(np.flatnonzero(counts)):
                 ranks = ranking.encode(labels.take(counts), run.model.order_)[1]

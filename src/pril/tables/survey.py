@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
 
-from pril.bases.weights import class_weights, label_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
@@ -102,16 +102,15 @@ class Task:
         if self.weight is None:
             return None
         try:
-            weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+            numbers = arrow.read_numbers(block.column(self.weight), self.weight)
         except RowError as error:
             hint = None if error.hint == "text" else error.hint  # words have no weight
             raise RowError(error.argument, error.row, error.reason, hint=hint) from None
-        good = np.isfinite(weights) & (weights >= 0.0)
-        if not good.all():
-            row = int(np.argmin(good))
-            reason = f"column {self.weight!r} is {weights[row]}, which is not a weight"
-            raise RowError("sample_weight", row, reason)
-        return weights
+        try:
+            return read_weights(numbers, len(numbers))
+        except RowError as error:
+            reason = f"column {self.weight!r}: {error.reason}"
+            raise RowError(error.argument, error.row, reason) from None
 
     def counting(self, block: pa.RecordBatch) -> Array:
         """Return which rows count: those whose weight is not zero."""
