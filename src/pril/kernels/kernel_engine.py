@@ -18,7 +18,7 @@ from pril.errors import InputError
 from pril.kernels.values import Kernel, joined, like, namespace, roomy, scattered, taken, to_numpy
 from pril.labels import ranking
 from pril.online.linear_engine import Batch, LinearEngine
-from pril.online.memory import Layout, Memory
+from pril.online.memory import Memory
 
 # Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.
@@ -35,11 +35,6 @@ class Support(NamedTuple):
     source: Array  # (m,), the row of `fit`, or of the stream, that each row came from
     origin: int  # the source of the first row of this call or, between calls, of the next one
     base: Memory  # thresholds and counters, for no features
-
-    @classmethod
-    def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
-        """Return the support that `to_plain` gave."""
-        return cls(**{**plain, "base": Memory.of(layout, plain["base"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
@@ -214,7 +209,7 @@ class KernelEngine(NamedTuple):
 
     def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Support:
         """Return the support that `Support.to_plain` gave, if it is right."""
-        return Support.of(self.linear.layout(0, n_classes), plain)
+        return Support(**{**plain, "base": self.linear.restore(0, n_classes, plain["base"])})
 
     def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> types.Record:
         """Return room for what is predicted before n rows are learned."""
