@@ -10,6 +10,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import pril
+from learners import EXACT_ONLY
 from pril.core.registry import BY_COMMAND
 from pril.core.words import StepsSoFar
 from pril.errors import InputError
@@ -59,7 +60,7 @@ def small_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, own in BY_COMMAND.items() if own.takes_ranges and own.online]
+    "name", [name for name, own in BY_COMMAND.items() if own.name not in EXACT_ONLY and own.online]
 )
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
 def test_a_table_of_one_block_is_fit_in_memory(tmp_path, name, suffix):
@@ -237,7 +238,7 @@ def weighted_rows(seed=0):
     [
         name
         for name, entry in BY_COMMAND.items()
-        if entry.takes_ranges and (entry.mixes or entry.maximises)
+        if entry.name not in EXACT_ONLY and (entry.mixes or entry.maximises)
     ],
 )
 def test_a_column_of_weights_is_sample_weight(tmp_path, name):
