@@ -142,7 +142,7 @@ def range_loss(
         How ranges of two or three classes arise. None: each class of a range is given it equally
         often.
     reduction : {"mean", "sum", "none"}, default="mean"
-        The mean is weighted; without labels it is 0.
+        The mean is weighted, and 0 without labels.
 
     Returns
     -------

@@ -45,7 +45,7 @@ def predict(
     numbers: Annotated[
         str | None,
         Option(
-            help="With brackets of a number: columns to add, such as "
+            help="Add columns of numbers, if the model learned brackets: "
             "median,mean,quantile=0.9,above=50000."
         ),
     ] = None,
