@@ -139,13 +139,13 @@ def waiting(lines, rate, seconds=3.0, piece=20):
 WORK = """
 import io, sys, time
 import pyarrow.csv
-from pril.tables.label_columns import Ends
+from pril.tables.label_columns import LabelEnds
 from pril.tables.opening import open_table
 from pril.tables.training import Run, Task
 from pril.tables.writing import TableWriter
 
 def fit(path):
-    Run(open_table(path), Task(Ends(('lo', 'hi')), holdout=0.0), lambda *_: None)()
+    Run(open_table(path), Task(LabelEnds(('lo', 'hi')), holdout=0.0), lambda *_: None)()
 
 def write(kind):
     writer = TableWriter(io.BytesIO(), kind)

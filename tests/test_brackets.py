@@ -13,7 +13,7 @@ from pril.labels import from_bounds
 from pril.labels.brackets import Spelling
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.cluster import ClusterRun
-from pril.tables.label_columns import Brackets, Edges, Ends
+from pril.tables.label_columns import BracketTexts, Edges, LabelEnds
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
 from pril.tables.survey import Task
@@ -129,7 +129,7 @@ def test_a_stream_reads_the_bounds(good, feed, tmp_path):
 @pytest.mark.slow
 def test_a_cluster_reads_the_bounds(tmp_path, client):
     numbers = Task(Edges(("from", "until"), tuple(EDGES)), drop=("id", "low", "high", "grade"))
-    words = replace(numbers, labels=Ends(("from", "until")), classes=NAMES)
+    words = replace(numbers, labels=LabelEnds(("from", "until")), classes=NAMES)
     rows = make_incomes(600)
     models = []
     for task, table in ((numbers, rows), (words, in_words(rows))):
@@ -255,7 +255,9 @@ def make_survey(n=200):
 
 
 SILENT = ["--missing", "None of your  business", "--thousands", ","]
-SURVEY = Brackets(("income",), missing=("none of your business",), spelling=Spelling(thousands=","))
+SURVEY = BracketTexts(
+    ("income",), missing=("none of your business",), spelling=Spelling(thousands=",")
+)
 INCOMES = ["below 20000", "20000 to 50000", "50000 to 100000", "100000 or more"]
 
 

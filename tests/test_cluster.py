@@ -28,7 +28,7 @@ from pril.tables.arrow import to_batch
 from pril.tables.cluster import ClusterRun
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import TableError, TableWarning
-from pril.tables.label_columns import Ends
+from pril.tables.label_columns import LabelEnds
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
 from pril.tables.survey import LEARN, Task
@@ -41,7 +41,7 @@ from tables import (
     write_parquet,
 )
 
-TASK = Task(Ends(("low", "high")), tuple(GRADES), drop=("id", "grade"), epochs=4)
+TASK = Task(LabelEnds(("low", "high")), tuple(GRADES), drop=("id", "grade"), epochs=4)
 
 
 def write_parts(folder, suffix, rows, n=4):
@@ -342,7 +342,7 @@ def test_an_overflow_of_the_mixed_model_names_the_table(parts, client):
 
 def test_labels_are_limited_over_all_pieces(parts, client):
     parts(*([{"x": 1, "y": 6000 * part + k} for k in range(6000)] for part in range(2)))
-    alone, cluster = complaints("b", Task(Ends(("y",))), client)
+    alone, cluster = complaints("b", Task(LabelEnds(("y",))), client)
     assert alone == cluster
     assert cluster.startswith("b: column 'y': over 10000 different labels")
 
@@ -354,7 +354,7 @@ def test_all_rows_may_be_held_out(tmp_path, client):
     other = str(write(tmp_path / "u.csv", unlabelled))
     for place, task in (
         (path, replace(TASK, holdout=0.9999999)),
-        (other, Task(Ends(("y",)), ("1", "2"), holdout=0.7)),
+        (other, Task(LabelEnds(("y",)), ("1", "2"), holdout=0.7)),
     ):
         alone, cluster = complaints(place, task, client)
         assert alone == cluster == f"{place}: every row was held out"

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 
 import reference
-from learners import LINEAR, linear, with_variants
+from learners import EXACT_ONLY, LINEAR, STEPS, linear, with_variants
 from pril import (
     MPRIL,
     PRIL,
@@ -59,7 +59,7 @@ def weights(model):
 def compare_with_twin(twin, data):
     traits = BY_NAME[twin.learner]
     streams = smooth_streams if twin.rounds else exact_streams
-    stream = data.draw(streams(exact_labels=not traits.takes_ranges))
+    stream = data.draw(streams(exact_labels=twin.learner in EXACT_ONLY))
     model = traits.load()(**twin.parameters)
     progress = progressive(model, stream.X, stream.y, stream.classes)
     predictions, models = twin.run(*stream)
@@ -430,7 +430,7 @@ def test_the_scale_of_weights_does_not_matter(learner, stream, factor):
     """But for learners with a step of their own: there, it is divided by the scale."""
     weight = np.random.default_rng(0).uniform(0.5, 2, len(stream.X))
     one, other = fresh(learner), fresh(learner)
-    step = BY_NAME[type(learner).__name__].step
+    step = STEPS.get(type(learner).__name__)
     if step is not None:
         other.set_params(**{step: getattr(learner, step) / factor})
     one.partial_fit(stream.X, stream.y, stream.classes, weight)

@@ -23,7 +23,7 @@ import pril
 from pril.io import model_files as io
 from pril.io.content import ContentReader, ContentWriter
 from pril.tables.files import TableError
-from pril.tables.label_columns import Ends
+from pril.tables.label_columns import LabelEnds
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
@@ -39,7 +39,7 @@ PRIL = [sys.executable, "-c", "from pril.cli.main import main; main()"]
 
 def fitted(folder, name="pril"):
     """Write a model learned from a few rows; return its path."""
-    task = Task(Ends(LABELS), tuple(GRADES), name, drop=("id", "grade"), epochs=1, holdout=0.0)
+    task = Task(LabelEnds(LABELS), tuple(GRADES), name, drop=("id", "grade"), epochs=1, holdout=0.0)
     run = run_of(
         open_table(str(write(folder / "first.csv", make_rows(50, seed=9)))), task, lambda *_: None
     )
@@ -76,7 +76,7 @@ def told(reports):
 def run_stream(path, data, names=LABELS, seed=0, checkpoint=None):
     """Return the model, the answers and what was reported."""
     loaded, output, reports = LoadedModel(path), streams.BytesIO(), []
-    lines = LineStream(loaded, Ends(names))
+    lines = LineStream(loaded, LabelEnds(names))
     stream = StreamRun(lines, output, told(reports), checkpoint)
     descriptor = piped(data, seed)
     try:
@@ -208,7 +208,7 @@ def test_an_error_while_learning_keeps_the_rows_before_it(tmp_path):
         ({"a": 1}, "feature 1 is NaN"),
     ):
         loaded, output = LoadedModel(path), streams.BytesIO()
-        stream = StreamRun(LineStream(loaded, Ends(("y",))), output, lambda *_: None, None)
+        stream = StreamRun(LineStream(loaded, LabelEnds(("y",))), output, lambda *_: None, None)
         reading = piped(json_lines([*rows, bad, *rows]))
         with pytest.raises(TableError, match=f"<stdin>, row 7: .*{said}"):
             stream.run(reading)
@@ -226,7 +226,7 @@ def test_a_step_that_does_not_know_rows_is_asked_row_by_row(tmp_path):
     pril.save(model, tmp_path / "m.pril")
     data = b'{"a": 1, "y": 1}\n{"a": 2, "y": 1}\n{"a": 1e999, "y": 1}\n{"a": 1, "y": 1}\n'
     loaded, output = LoadedModel(tmp_path / "m.pril"), streams.BytesIO()
-    stream = StreamRun(LineStream(loaded, Ends(("y",))), output, lambda *_: None, None)
+    stream = StreamRun(LineStream(loaded, LabelEnds(("y",))), output, lambda *_: None, None)
     reading = piped(data)
     with pytest.raises(TableError, match=r"<stdin>, row 3: .*(infinity|too big)"):
         stream.run(reading)
@@ -241,7 +241,7 @@ def test_blank_lines_are_no_rows(tmp_path):
     reading, writing = os.pipe()
     os.write(writing, b"\n \n")
     loaded, output = LoadedModel(path), streams.BytesIO()
-    stream = StreamRun(LineStream(loaded, Ends(LABELS)), output, lambda *_: None, None)
+    stream = StreamRun(LineStream(loaded, LabelEnds(LABELS)), output, lambda *_: None, None)
 
     def feed():
         while select.select([reading], [], [], 0)[0]:  # until the blank lines are read
@@ -273,7 +273,7 @@ def test_a_signal_while_rows_are_passed_over_leaves_the_checkpoint(tmp_path):
     feeder = threading.Thread(target=feed)
     feeder.start()
     stream = StreamRun(
-        LineStream(LoadedModel(path), Ends(LABELS)), streams.BytesIO(), print, keeper
+        LineStream(LoadedModel(path), LabelEnds(LABELS)), streams.BytesIO(), print, keeper
     )
     with pytest.raises(Stopped):
         stream.run(reading)

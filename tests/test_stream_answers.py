@@ -20,7 +20,7 @@ from learners import LINEAR
 from pril.io import model_files
 from pril.tables.files import TableError
 from pril.tables.json_lines import Codec, StreamOptions
-from pril.tables.label_columns import Edges, Ends
+from pril.tables.label_columns import Edges, LabelEnds
 from pril.tables.model import LoadedModel
 from pril.tables.opening import open_table
 from pril.tables.runs import run_of
@@ -348,7 +348,7 @@ def test_the_longest_lines_are_read(path, monkeypatch):
 def test_rows_that_come_alone_are_evaluated_in_time(path):
     """Every power of two is reported when it is reached, whatever the chunks."""
     rows, reports = make_rows(300, seed=3), []
-    lines = LineStream(LoadedModel(path), Ends(LABELS))
+    lines = LineStream(LoadedModel(path), LabelEnds(LABELS))
     stream = StreamRun(lines, streams.BytesIO(), told(reports), None)
     reading, writing = os.pipe()
     labelled = 0
@@ -389,7 +389,7 @@ def test_the_command_has_these_options(path, logit, call, feed):
     assert "<stdin>, row 2: column 'size' is 'big', not a number" in err
     code, out, err = run(path, "--proba")
     assert (code, out) == (2, "")
-    assert "holds PRIL, which has no probabilities; these models have them" in err
+    assert "holds PRIL, which has no probabilities; ordered-logit and boosting have them" in err
 
 
 @pytest.mark.parametrize("begins", [False, True])
@@ -472,8 +472,8 @@ def rated(tmp_path_factory):
         {"a": float(t % 7), "y": t % 3 + 1, "w": ["low", "mid", "high"][t % 3]} for t in range(30)
     ]
     for name, labels, more in (
-        ("numbers", Ends(("y",)), {}),
-        ("words", Ends(("w",)), {"classes": ("low", "mid", "high")}),
+        ("numbers", LabelEnds(("y",)), {}),
+        ("words", LabelEnds(("w",)), {"classes": ("low", "mid", "high")}),
         ("edges", Edges(("y",), (1.5, 2.5)), {}),
     ):
         table = open_table(str(write(folder / "t.csv", rows)))

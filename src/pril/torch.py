@@ -142,7 +142,7 @@ def range_loss(
         How ranges of two or three classes arise. None: each class of a range is given it equally
         often.
     reduction : {"mean", "sum", "none"}, default="mean"
-        The mean is weighted; of no labels it is 0.
+        The mean is weighted, and 0 without labels.
 
     Returns
     -------
@@ -267,8 +267,7 @@ def _log_between(cuts: Tensor, f: Tensor | None, lo: Tensor, hi: Tensor) -> Tens
     b = logits[:, 1].masked_fill(hi > last, torch.inf)
     if a.device.type == "cpu":  # a graphics card would have to wait
         _refuse_row("scores", a > b, "its logits do not ascend with the classes")
-    log: Tensor = _LogDifference.apply(a, b)
-    return log
+    return _LogDifference.apply(a, b)
 
 
 def _refuse_row(name: str, wrong: Tensor, reason: str, values: Tensor | None = None) -> None:

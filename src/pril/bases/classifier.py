@@ -94,11 +94,11 @@ def rate_in_batches(
     `answer` is given the ratings of a batch, and which rows they are of; it works with `width`
     numbers a row.
     """
-    n, answers = n_rows(rows), np.empty(0)
-    width = max(width, model.engine.n_scores(len(model.order_)))
+    n, answers, engine = n_rows(rows), np.empty(0), model.engine
+    width = max(width, engine.n_scores(len(model.order_)))
     for batch in batches(n, _batch_size(width)):
         with naming_rows(range(batch.start, batch.stop)):
-            part = answer(rate_rows(model, rows_within(rows, batch)), batch)
+            part = answer(engine.rate(model.memory_, rows_within(rows, batch)), batch)
         if len(part) == n:
             return part
         if batch.start == 0:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 def fit(
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     options: opt.FitOptions,
     *,
     output: Annotated[
@@ -51,8 +50,8 @@ def fit(
         from pril.tables.files import TableError
         from pril.tables.runs import run_of
 
-        task = options.task(csv)
-        opened = table.open(csv, brackets=options.brackets)
+        task = options.task(table.csv)
+        opened = table.open(brackets=options.brackets)
         output = output or opt.model_file(table.table)
         opt.check_output(output, opened.files, opt.MODEL, overwrite)
         _check_meaning(options, saving.checkpoint)
@@ -226,9 +225,7 @@ class AuditOptions(opt.TaskOptions):
     model: Annotated[Literal["pril", "mpril"], Option(help="Which algorithm.")] = "pril"
 
 
-def audit(
-    table: opt.TableOptions, csv: opt.CsvOptions, options: AuditOptions, printer: Printer
-) -> None:
+def audit(table: opt.TableOptions, options: AuditOptions, printer: Printer) -> None:
     """Run the paper's algorithm once over a table, in memory, and compare it with every bound.
 
     Example: pril audit flats.csv --lower low --upper high --classes poor,fair,good
@@ -236,9 +233,9 @@ def audit(
     from pril.paper import theory
     from pril.tables.training import Run
 
-    task = replace(options.task(csv), holdout=0.0)
+    task = replace(options.task(table.csv), holdout=0.0)
     with printer.progress() as progress:
-        run = Run(table.open(csv, brackets=options.brackets), task, progress)
+        run = Run(table.open(brackets=options.brackets), task, progress)
         run.survey_table()
         run.begin_learning()
         _, X, y, *_ = run.gather()

@@ -23,11 +23,11 @@ from pril.core.registry import BY_COMMAND, RECOMMENDED
 from pril.errors import InputError
 
 if TYPE_CHECKING:
-    from pril.labels.scale import Scale
+    from pril.core.arrays import Array
     from pril.tables.checkpoints import Checkpoint
     from pril.tables.files import Table, TableFile
     from pril.tables.label_columns import LabelKind
-    from pril.tables.model import LoadedModel
+    from pril.tables.model import LoadedModel, NumberColumns
     from pril.tables.survey import Task
     from pril.tables.text import CsvStyle
 
@@ -130,6 +130,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 PANEL_OF = {name: panel for panel, options in OPTIONS.items() for name in options}
+IN_CSV = ("delimiter", "decimal", "thousands", "encoding")
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model file, from pril fit.")]
 
 
@@ -190,32 +191,8 @@ def _place_in_help(parameter: Parameter) -> int:
 
 
 @dataclass
-class CsvOptions:
-    """How CSV is written; a model keeps it."""
-
-    delimiter: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    encoding: str | None = None
-
-    def given(self) -> dict[str, str]:
-        """Return the options that were passed."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
-        """Return how CSV is written: as the options say, or else as a model knows it."""
-        from msgspec import structs
-
-        from pril.tables.text import USUAL_CSV
-
-        style = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
-        with naming("--"):
-            return structs.replace(style, **self.given())
-
-
-@dataclass
 class TableOptions:
-    """Where a table is, and how it is read."""
+    """Where a table is, and how it is read; a model keeps how CSV is written."""
 
     table: Annotated[
         str,
@@ -225,20 +202,38 @@ class TableOptions:
         ),
     ]
     format: Format | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
 
     @property
     def name(self) -> str:
         """What messages call the table."""
         return "<stdin>" if self.table == "-" else self.table
 
-    def open(
-        self, csv: CsvOptions, loaded: LoadedModel | None = None, *, brackets: bool = False
-    ) -> Table:
+    @property
+    def csv(self) -> dict[str, str]:
+        """The options that were passed on how CSV is written."""
+        options = vars(self).items()
+        return {name: value for name, value in options if name in IN_CSV and value is not None}
+
+    def style(self, loaded: LoadedModel | None = None) -> CsvStyle:
+        """Return how CSV is written: as the options say, or else as a model knows it."""
+        from msgspec import structs
+
+        from pril.tables.text import USUAL_CSV
+
+        style = USUAL_CSV if loaded is None else loaded.notes.csv or USUAL_CSV
+        with naming("--"):
+            return structs.replace(style, **self.csv)
+
+    def open(self, loaded: LoadedModel | None = None, *, brackets: bool = False) -> Table:
         """Open the table; CSV is written as a model knows it, unless options say otherwise."""
         from pril.tables.opening import open_table
 
-        style = csv.style(loaded)
-        return open_table(self.table, self.format, style, tuple(csv.given()), brackets=brackets)
+        style = self.style(loaded)
+        return open_table(self.table, self.format, style, tuple(self.csv), brackets=brackets)
 
 
 @dataclass
@@ -254,24 +249,24 @@ class LabelOptions:
     bracket_decimal: str | None = None
     bracket_thousands: str | None = None
 
-    def with_marks(self, labels: LabelKind, csv: CsvOptions) -> LabelKind:
+    def with_marks(self, labels: LabelKind, csv: dict[str, str]) -> LabelKind:
         """Return labels with the marks of numbers in brackets: as the options say, or as is known.
 
-        Without options for brackets, those of CSV hold.
+        Without options for brackets, those of CSV hold, of which these were passed.
         """
         from msgspec import structs
 
-        from pril.tables.label_columns import Brackets
+        from pril.tables.label_columns import BracketTexts
 
         marks = {"decimal": self.bracket_decimal, "thousands": self.bracket_thousands}
         given: dict[str, Any] = {name: mark for name, mark in marks.items() if mark is not None}
         option = "bracket-"
-        if not isinstance(labels, Brackets):
+        if not isinstance(labels, BracketTexts):
             for name in given:
                 raise InputError(f"--bracket-{name} is for brackets as text: pass --brackets too")
             return labels
         if not given:
-            given = {name: mark for name, mark in csv.given().items() if name in marks}
+            given = {name: mark for name, mark in csv.items() if name in marks}
             option = ""
         with naming(f"--{option}"):
             return structs.replace(labels, spelling=replace(labels.spelling, **given))
@@ -283,20 +278,20 @@ class LabelOptions:
         """
         from msgspec import structs
 
-        from pril.tables.label_columns import Brackets, Edges, Ends, RangeTexts, Votes
+        from pril.tables.label_columns import BracketTexts, Edges, LabelEnds, RangeTexts, Votes
 
-        learned = Ends() if loaded is None else loaded.notes.labels
+        learned = LabelEnds() if loaded is None else loaded.notes.labels
         columns = self._columns()
         if self.votes is not None:
             trim = getattr(learned, "trim", 0.0) if self.trim is None else self.trim
             return Votes(columns, trim)
         if not columns:
             return learned
-        if isinstance(learned, Edges | Brackets) and not self.ranges:
+        if isinstance(learned, Edges | BracketTexts) and not self.ranges:
             return structs.replace(learned, columns=columns)
         # What is not a range is a class, so a model that knows ranges finds them in any column.
         is_text = self.ranges or (self.label and isinstance(learned, RangeTexts))
-        return RangeTexts(columns) if is_text else Ends(columns)
+        return RangeTexts(columns) if is_text else LabelEnds(columns)
 
     def _columns(self) -> tuple[str, ...]:
         """Return the columns that were named; refuse options that contradict each other."""
@@ -332,7 +327,7 @@ class LabelOptions:
                 raise InputError(f"--votes {votes}: {name!r} is named twice")
         return raters
 
-    def kind_for(self, loaded: LoadedModel, csv: CsvOptions) -> LabelKind:
+    def kind_for(self, loaded: LoadedModel, csv: dict[str, str]) -> LabelKind:
         """Return what the labels are; refuse a model that does not know it."""
         labels = self.kind(loaded)
         if not labels.columns:
@@ -360,11 +355,11 @@ class TaskOptions(LabelOptions):
     impute: bool = True
     one_hot: bool = True
 
-    def task(self, csv: CsvOptions | None = None) -> Task:
-        """Return the task that the options ask for."""
+    def task(self, csv: dict[str, str]) -> Task:
+        """Return the task that the options ask for; `csv` is as in `with_marks`."""
         from pril.tables.survey import Task
 
-        labels = self._labels(csv or CsvOptions())
+        labels = self._labels(csv)
         given = {name: value for name, value in vars(self).items() if value is not None}
         for name in given.keys() & {"classes", "features", "drop", "text"}:
             given[name] = split_names(f"--{name}", given[name])
@@ -374,11 +369,10 @@ class TaskOptions(LabelOptions):
             given["parameters"]["half_life"] = given["half_life"]
         return Task(**{name: given[name] for name in Task.__dataclass_fields__ if name in given})
 
-    def _labels(self, csv: CsvOptions) -> LabelKind:
+    def _labels(self, csv: dict[str, str]) -> LabelKind:
         """Return what the labels are; refuse options that contradict each other."""
-        from pril.tables.label_columns import Brackets, Edges
+        from pril.tables.label_columns import BracketTexts, Edges
 
-        csv.style()  # refuses what cannot be
         labels, edges = self.kind(), _split_edges(self.edges)
         if not labels.columns:
             raise InputError(NO_LABELS)
@@ -396,7 +390,7 @@ class TaskOptions(LabelOptions):
             raise InputError(f"--edges is for labels that are numbers: leave out {option}")
         if self.brackets:
             silent = tuple(self.missing or ())
-            return self.with_marks(Brackets(labels.columns, edges, silent), csv)
+            return self.with_marks(BracketTexts(labels.columns, edges, silent), csv)
         self.with_marks(labels, csv)  # refuses marks of brackets
         return labels if edges is None else Edges(labels.columns, edges)
 
@@ -454,12 +448,6 @@ INSTEAD = {
 }
 
 
-# Columns to add, each by a method of `Scale` and its arguments.
-NumberColumns = dict[str, tuple[str, tuple[float, ...]]]
-# Numbers of brackets that need a value: the name of the column, and the method of `Scale`.
-VALUES = {"quantile": ("quantile", "quantile"), "above": ("probability above", "exceedance")}
-
-
 # --- Reading values ------------------------------------------------------------------------------
 
 
@@ -493,19 +481,37 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     return edges
 
 
-def numbers_of_brackets(
-    loaded: LoadedModel, numbers: str, ends: str | None
-) -> tuple[Scale, NumberColumns]:
-    """Return the scale of a model's brackets, and the columns of numbers to add."""
+def numbers_of_brackets(loaded: LoadedModel, numbers: str, ends: str | None) -> NumberColumns:
+    """Return the columns of numbers to add to what a model of brackets predicts."""
     import numpy as np
 
-    asked = _split_numbers(numbers)
     with naming(f"--ends {ends}: " if ends is not None else ""):
         scale = loaded.scale(*_split_ends(ends))
-    with naming(f"--numbers {numbers}: "):
-        for method, arguments in asked.values():  # refuses what no row can have
-            getattr(scale, method)(np.eye(len(loaded.learner.order_)), *arguments)
-    return scale, asked
+    plain = {"median": scale.median, "mean": scale.mean}
+    of_value = {
+        "quantile": ("quantile", scale.quantile),
+        "above": ("probability above", scale.exceedance),
+    }
+    columns: NumberColumns = {}
+    for name in split_names("--numbers", numbers):
+        column, equals, value = (part.strip() for part in name.partition("="))
+        method: Callable[..., Array]
+        arguments: tuple[float, ...] = ()
+        try:
+            if equals:
+                title, method = of_value[column]
+                column, arguments = f"{title} {float(value):.15g}", (float(value),)
+            else:
+                method = plain[column]
+        except (KeyError, ValueError):
+            expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
+            raise InputError(f"--numbers {numbers}: {name!r}: {expected}") from None
+        if column in columns:
+            raise InputError(f"--numbers {numbers}: {column!r} is named twice")
+        with naming(f"--numbers {numbers}: "):  # refuses what no row can have
+            method(np.eye(len(loaded.learner.order_)), *arguments)
+        columns[column] = method, arguments
+    return columns
 
 
 def _split_ends(text: str | None) -> tuple[float | None, float | None]:
@@ -518,27 +524,6 @@ def _split_ends(text: str | None) -> tuple[float | None, float | None]:
     if not comma:
         raise InputError("expected LOW,HIGH, of which one may be left out")
     return ends[0], ends[1]
-
-
-def _split_numbers(text: str) -> NumberColumns:
-    """Return the columns of numbers in a list with commas: a method of `Scale`, its arguments."""
-    columns: NumberColumns = {}
-    for name in split_names("--numbers", text):
-        column, equals, value = (part.strip() for part in name.partition("="))
-        arguments: tuple[float, ...] = ()
-        try:
-            if equals:
-                title, method = VALUES[column]
-                column, arguments = f"{title} {float(value):.15g}", (float(value),)
-            else:
-                method = {"median": "median", "mean": "mean"}[column]
-        except (KeyError, ValueError):
-            expected = "expected median, mean, quantile=NUMBER or above=NUMBER"
-            raise InputError(f"--numbers {text}: {name!r}: {expected}") from None
-        if column in columns:
-            raise InputError(f"--numbers {text}: {column!r} is named twice")
-        columns[column] = method, arguments
-    return columns
 
 
 def _split_weights(text: str | None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,15 +19,6 @@ PROGRESS_SECONDS = 10.0  # between two lines where there is no terminal
 NOTES = 5  # in this time, at most: steps and rounds with what they have reached
 
 
-def _finite(value: object) -> object:
-    """Return a result with None for numbers that JSON does not have: NaN and infinity."""
-    if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 @dataclass
 class Printer:
     """Print what the options --quiet and --json ask for."""
@@ -44,7 +34,9 @@ class Printer:
         import json
 
         if self.json:
-            self._print(json.dumps(_finite(result), default=str))
+            written = json.dumps(result, default=str)
+            # NaN and infinity, which JSON does not have, become null.
+            self._print(json.dumps(json.loads(written, parse_constant=lambda _: None)))
         elif not self.quiet:
             self._print("\n".join(map(printable, lines)))
 
@@ -116,7 +108,7 @@ def _clock() -> float:
 def _progress_lines(unit: str) -> Callable[..., None]:
     """Return a function that prints a line after a second, and then every ten.
 
-    It has units, their share and units a second; or, of something else, a number and a note. Notes
+    A line has the number of units, their share and units a second; or a number and a note. Notes
     are printed more often, whatever was printed between them.
     """
     printed, noted, last_name, before = _clock(), _clock(), "", 0

@@ -6,7 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -38,7 +38,6 @@ def _load(model: Path) -> LoadedModel:
 def predict(
     model: opt.ModelArgument,
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     output: Annotated[Path | None, Option("--output", "-o", help="A table; else stdout.")] = None,
     proba: Annotated[
         bool, Option("--proba", help="Add the probability of each class, a column each.")
@@ -46,7 +45,7 @@ def predict(
     numbers: Annotated[
         str | None,
         Option(
-            help="Of brackets of a number, add columns with numbers: "
+            help="Add columns of numbers, if the model learned brackets: "
             "median,mean,quantile=0.9,above=50000."
         ),
     ] = None,
@@ -62,7 +61,7 @@ def predict(
     Example: pril predict flats.pril new.csv -o rated.csv
     """
     from pril.tables.model import output_format
-    from pril.tables.writing import open_output
+    from pril.tables.writing import TableWriter, open_output
 
     if not output:  # the table goes to stdout, and JSON about it to stderr
         printer = replace(printer, quiet=printer.quiet or not printer.json)
@@ -70,8 +69,8 @@ def predict(
     loaded = _load(model)
     if ends is not None and numbers is None:
         raise InputError("--ends is for numbers of brackets: pass --numbers too")
-    chosen = None if numbers is None else opt.numbers_of_brackets(loaded, numbers, ends)
-    opened = table.open(csv, loaded)
+    columns = {} if numbers is None else opt.numbers_of_brackets(loaded, numbers, ends)
+    opened = table.open(loaded)
     written = output_format(output, opened)
     with ExitStack() as stack:
         stream = sys.stdout.buffer
@@ -80,15 +79,8 @@ def predict(
             stream = stack.enter_context(open_output(output))
         progress = stack.enter_context(printer.progress())
         with naming_file(output or "standard output"):  # errors of reading name the table
-            rows, unseen = loaded.predict(
-                opened,
-                stream,
-                written,
-                progress,
-                style=csv.style(loaded),
-                proba=proba,
-                numbers=chosen,
-            )
+            with closing(TableWriter(stream, written, table.style(loaded))) as writer:
+                rows, unseen = loaded.predict(opened, writer, progress, proba, columns)
             stream.flush()
     for message in unseen.values():
         warnings.warn(message, stacklevel=1)
@@ -100,7 +92,6 @@ def predict(
 def evaluate(
     model: opt.ModelArgument,
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     labels: opt.LabelOptions,
     *,
     printer: Printer,
@@ -110,7 +101,7 @@ def evaluate(
     Example: pril evaluate flats.pril more.csv
     """
     loaded = _load(model)
-    opened, kind = _open_labelled(loaded, table, csv, labels)
+    opened, kind = _open_labelled(loaded, table, labels)
     with printer.progress() as progress:
         evaluation = loaded.evaluate(opened, kind, progress)
     result = evaluation.to_dict(loaded.learner.order_)
@@ -121,7 +112,6 @@ def evaluate(
 def report(
     model: opt.ModelArgument,
     table: opt.TableOptions,
-    csv: opt.CsvOptions,
     output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")],
     labels: opt.LabelOptions,
     title: str | None = None,
@@ -134,7 +124,7 @@ def report(
     Example: pril report flats.pril more.csv -o report.html
     """
     loaded = _load(model)
-    opened, kind = _open_labelled(loaded, table, csv, labels)
+    opened, kind = _open_labelled(loaded, table, labels)
     opt.check_output(output, [*opened.files, model], opt.PAGE, overwrite)
     notes = loaded.learned_from(opened)
     with printer.progress() as progress:
@@ -145,11 +135,11 @@ def report(
 
 
 def _open_labelled(
-    loaded: LoadedModel, table: opt.TableOptions, csv: opt.CsvOptions, labels: opt.LabelOptions
+    loaded: LoadedModel, table: opt.TableOptions, labels: opt.LabelOptions
 ) -> tuple[Table, LabelKind]:
     """Open a table with labels, as a model or the options know them."""
-    opened = table.open(csv, loaded, brackets=loaded.has_brackets)
-    return opened, labels.kind_for(loaded, csv)
+    opened = table.open(loaded, brackets=loaded.has_brackets)
+    return opened, labels.kind_for(loaded, table.csv)
 
 
 def _caution(known: FitNotes | None) -> tuple[dict[str, Any], list[str]]:
@@ -250,8 +240,8 @@ def _model_lines(
     if hasattr(learner, "dual_coef_"):
         lines.append(f"support     {words.count(len(learner.dual_coef_), 'row')}")
     lines.append(f"learned     {words.learned_so_far(learner)}")
-    if found := words.coarsening_of(learner):
-        lines.append(f"coarsening  {found}")
+    if coarsening := words.coarsening_of(learner):
+        lines.append(f"coarsening  {coarsening}")
     if (source := loaded.notes).table is not None:
         where = f"{words.count(source.rows, 'row')} of {source.table}"
         lines.append(f"from        {where}, labels {', '.join(source.labels.columns)}")
@@ -284,10 +274,10 @@ def _draw(loaded: LoadedModel, plot: Path, top: int) -> None:
 
     names = loaded.feature_names
     figure: Any = WeightsDisplay.from_estimator(loaded.model, names=names, top=top).figure_
-    known = sorted(figure.canvas.get_supported_filetypes())
+    formats = sorted(figure.canvas.get_supported_filetypes())
     suffix = plot.suffix.lower().removeprefix(".")
-    if suffix not in known:
-        raise InputError(f"{plot}: the suffix must be one of .{', .'.join(known)}")
+    if suffix not in formats:
+        raise InputError(f"{plot}: the suffix must be one of .{', .'.join(formats)}")
     with replace_file(plot) as file:
         figure.savefig(file, dpi=150, format=suffix)
 
@@ -424,7 +414,7 @@ def stream(
         loaded = begun.load_or_begin(model, labels)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
         kind = labels.kind(loaded if loaded.is_online else None)
-        kind = labels.with_marks(kind, opt.CsvOptions())
+        kind = labels.with_marks(kind, {})
         skips, strict, every = answers.on_error == "skip", answers.strict, answers.every
         options = StreamOptions(answers.key, answers.proba, skips, answers.note, strict)
         lines = LineStream(loaded, kind, options)

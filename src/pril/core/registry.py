@@ -24,16 +24,13 @@ class Learner(NamedTuple):
     name: str  # of the class
     module: str  # where the class is
     command: str  # its name on the command line
-    takes_ranges: bool = True  # False: exact labels only
     online: bool = True  # learns row by row: `partial_fit`, tables of any size, Dask
     linear: bool = True  # one weight a feature and score: it has a `stream`
     exports: bool = True  # to ONNX
     has_thresholds: bool = True  # one score, cut into classes
-    averages: bool = True  # has the parameter `average`
     maximises: bool = False  # `fit` takes steps to a maximum, each a pass over all rows
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
     bounded: bool = False  # wants features within [-1, 1]
-    step: str | None = None  # its parameter for the step: rows of twice the weight want half of it
 
     def load(self) -> Any:
         """Import and return the class."""
@@ -45,7 +42,7 @@ LEARNERS = (
     Learner(
         "OrderedLogit", "pril.learners.ordered_logit", "ordered-logit", maximises=True, mixes=False
     ),
-    Learner("MPRIL", "pril.learners.linear", "mpril", averages=False, bounded=True, step="rate"),
+    Learner("MPRIL", "pril.learners.linear", "mpril", bounded=True),
     Learner(
         "KernelPRIL",
         "pril.learners.kernel_pril",
@@ -54,9 +51,9 @@ LEARNERS = (
         exports=False,
         mixes=False,
     ),
-    Learner("PassiveAggressive", "pril.learners.linear", "passive-aggressive", step="C"),
-    Learner("PRank", "pril.learners.linear", "prank", takes_ranges=False),
-    Learner("WidrowHoff", "pril.learners.linear", "widrow-hoff", step="rate"),
+    Learner("PassiveAggressive", "pril.learners.linear", "passive-aggressive"),
+    Learner("PRank", "pril.learners.linear", "prank"),
+    Learner("WidrowHoff", "pril.learners.linear", "widrow-hoff"),
     Learner("MulticlassPerceptron", "pril.learners.linear", "perceptron", has_thresholds=False),
     Learner(
         "OrderedBoosting",
@@ -64,7 +61,6 @@ LEARNERS = (
         "boosting",
         online=False,
         linear=False,
-        averages=False,
         mixes=False,
     ),
 )

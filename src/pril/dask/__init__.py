@@ -37,6 +37,7 @@ from pril.dask.blocks import (
     Blocks,
     LazyLabels,
     LazyRows,
+    LazyTable,
     blocks_of,
     declared_classes,
     empty_features,
@@ -145,8 +146,8 @@ def fit(
     """
     learner, blocks = _learner_of(estimator), blocks_of(X, y)
     classes = declared_classes(X, y) if learner.classes is None else None
-    known = empty_features(X, y), classes
-    return _fit(estimator, blocks, known, mode, epochs, Cluster(client, progress))
+    table = LazyTable(blocks, empty_features(X, y), classes)
+    return _fit(estimator, table, mode, epochs, Cluster(client, progress))
 
 
 def fit_blocks(
@@ -194,37 +195,30 @@ def fit_blocks(
     >>> model.predict([[-2.0], [0.0], [2.0]])
     array([0, 1, 2])
     """
-    return _fit(estimator, list(blocks), (None, None), mode, epochs, Cluster(client, progress))
+    return _fit(estimator, LazyTable(list(blocks)), mode, epochs, Cluster(client, progress))
 
 
 def _fit(
-    estimator: BaseEstimator,
-    blocks: Blocks,
-    known: tuple[Any, Any],
-    mode: Mode,
-    epochs: int | None,
-    cluster: Cluster,
+    estimator: BaseEstimator, table: LazyTable, mode: Mode, epochs: int | None, cluster: Cluster
 ) -> Any:
-    """Fit the steps and the learner; X without rows, and the classes, may be known or None."""
+    """Fit the steps and the learner."""
     model = clone(_learner_of(estimator))
     validate_params(model)
-    if len(blocks) == 0:
+    if len(table.blocks) == 0:
         raise InputError("X has no blocks")
-    steps = fitted_steps(estimator, blocks, cluster)
-    features, classes = known
+    steps = fitted_steps(estimator, table.blocks, cluster)
     if steps:
-        blocks, features = transformed(steps, blocks), None
+        table = table._replace(blocks=transformed(steps, table.blocks), features=None)
     maximises = hasattr(model, "learn_maximum")
     if hasattr(model, "partial_fit") and not maximises:
-        model = learn_online(model, blocks, features, classes, mode, epochs, cluster)
+        model = learn_online(model, table, mode, epochs, cluster)
     else:
         if mode != "mix" or epochs is not None:
             raise InputError(
                 f"mode and epochs have no meaning for {type(model).__name__}, which learns all "
                 "rows at once: leave them out"
             )
-        way = learn_maximum if maximises else learn_blocks
-        model = way(model, blocks, features, classes, cluster)
+        model = (learn_maximum if maximises else learn_blocks)(model, table, cluster)
     if not hasattr(estimator, "steps"):
         return model
     return clone(estimator).set_params(steps=[*steps, (estimator.steps[-1][0], model)])

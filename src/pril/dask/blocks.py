@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Union
 
 import dask.array as da
 import numpy as np
@@ -40,6 +40,14 @@ BlockParts = tuple[Any, ...]  # X, y and perhaps weights, as users pass them
 LazyRows = Union["da.Array", "DataFrame"]
 LazyLabels = Union["da.Array", "DataFrame", "Series", str, int, Sequence[str | int]]  # or columns
 Learner = TypeVar("Learner", bound=OrdinalLearner)
+
+
+class LazyTable(NamedTuple):
+    """Blocks of rows, and what is known of them before one is read."""
+
+    blocks: Blocks
+    features: ArrayLike | None = None  # X without rows
+    classes: Array | None = None  # lowest first
 
 
 @contextmanager
@@ -169,15 +177,12 @@ def find_features(model: Learner, X: ArrayLike) -> Learner:
     return model
 
 
-def model_of_features(
-    model: Learner, features: ArrayLike | None, blocks: Blocks, cluster: Cluster
-) -> Learner:
-    """Return the model, which knows its features: X without rows, or None to read a block."""
-    if features is None:
-        task = delayed(find_features)(delayed(model, traverse=False), blocks[0][0])
-        reader: Learner = cluster.compute(task, "reading the features of the first block")
-        return reader
-    model.engine.read(model, features, reset=True, min_rows=0)
+def model_of_features(model: Learner, table: LazyTable, cluster: Cluster) -> Learner:
+    """Return the model, which knows its features: those known, or those of the first block."""
+    if table.features is None:
+        task = delayed(find_features)(delayed(model, traverse=False), table.blocks[0][0])
+        return cluster.compute(task, "reading the features of the first block")
+    model.engine.read(model, table.features, reset=True, min_rows=0)
     return model
 
 
@@ -197,17 +202,15 @@ def declared_classes(X: LazyRows, y: LazyLabels) -> Array | None:
     return table.vocabulary if table.ordered else None
 
 
-def find_classes(
-    model: OrdinalLearner, known: Array | None, blocks: Blocks, cluster: Cluster
-) -> Array:
+def find_classes(model: OrdinalLearner, table: LazyTable, cluster: Cluster) -> Array:
     """Return the classes, lowest first: the model's, those known, or those of all labels."""
     if model.classes is not None:
         return ranking.check_classes(model.classes)
-    if known is not None:
-        return known
-    tables = [delayed(find_labels)(block[1], b) for b, block in enumerate(blocks)]
-    table = cluster.compute(tree_sum(tables, join_labels), "looking for the classes")
-    return ranking.encode(table)[0]
+    if table.classes is not None:
+        return table.classes
+    tasks = [delayed(find_labels)(block[1], b) for b, block in enumerate(table.blocks)]
+    labels = cluster.compute(tree_sum(tasks, join_labels), "looking for the classes")
+    return ranking.encode(labels)[0]
 
 
 def find_labels(y: ArrayLike, b: int) -> ranking.Labels:
@@ -313,7 +316,7 @@ def predict_lazily(estimator: BaseEstimator, X: LazyRows, method: str, dtype: np
 def predict_block(
     X: Any, model: Any, method: str, dtype: Any, block_id: Any = None, partition_info: Any = None
 ) -> Any:
-    """Return a method's result for each row of a block; of a DataFrame, with its index."""
+    """Return a method's result for each row of a block; a DataFrame's with its index."""
     b = partition_info["number"] if partition_info else block_id and block_id[0]
     predicted = np.empty(0, dtype=None if is_dataframe_like(X) else dtype)
     if X.shape[0]:  # most steps refuse a block without rows

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from dask import delayed
 from distributed import get_worker
-from numpy.typing import ArrayLike
 
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array
-from pril.dask.blocks import Blocks, errors_name_block, model_of_features
+from pril.dask.blocks import LazyTable, errors_name_block, model_of_features
 from pril.dask.client import Cluster
 from pril.errors import InputTypeError, RowError
 from pril.labels import ranking
@@ -33,14 +32,9 @@ from pril.learners.ordered_boosting import OrderedBoosting, encode_labels, learn
 MISSING = 255  # the code of a missing value on its way, in a byte
 
 
-def learn_blocks(
-    model: OrderedBoosting,
-    blocks: Blocks,
-    features: ArrayLike | None,
-    classes: ArrayLike | None,
-    cluster: Cluster,
-) -> OrderedBoosting:
+def learn_blocks(model: OrderedBoosting, table: LazyTable, cluster: Cluster) -> OrderedBoosting:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
+    blocks = table.blocks
     watch = print_rounds() if model.verbose or cluster.progress else None
     tasks = [delayed(describe)(model, block, b) for b, block in enumerate(blocks)]
     described = cluster.compute(delayed(list)(tasks), "reading labels and categories")
@@ -52,10 +46,11 @@ def learn_blocks(
         k: sorted(values, key=lambda value: (isinstance(value, str), value))
         for k, values in sorted(categories.items(), key=lambda item: int(item[0]))
     }
-    model = model_of_features(model, features, blocks, cluster)
+    model = model_of_features(model, table, cluster)
     weight = np.concatenate([block.weight for block in described])
     labels = ranking.stack([block.labels for block in described])
-    order, sizes = model.classes if classes is None else classes, [len(b.weight) for b in described]
+    order = model.classes if table.classes is None else table.classes
+    sizes = [len(block.weight) for block in described]
     naming = partial(errors_name_place, sizes=sizes)
     intervals = encode_labels(model, labels, weight, order, naming)
 

@@ -39,8 +39,8 @@ CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 LOOPBACK = "127.0.0.1"  # no other machine can connect to local processes
-# About the least memory that a worker takes: with pril alone; and for each thread, bytes for each
-# byte of the features of a block, which it reads, checks and copies (5.5 of 600,000 rows of 20).
+# About the least memory that a worker takes: with pril alone; and for each thread, in copies of the
+# features of a block, which it reads, checks and copies (5.5 were measured, of 600,000 rows of 20).
 WORKER_BYTES, BLOCK_COPIES = 250e6, 5
 IMPORT_LIMIT = 60.0  # seconds: a first import may read hundreds of files over a network
 
@@ -109,7 +109,7 @@ class Cluster:
 
     @contextmanager
     def _waiting(self, doing: str, *more: type[Exception]) -> Iterator[None]:
-        """Let a cluster that is lost be a ClusterLost, as are `more` errors; show warnings."""
+        """Raise ClusterLost for a cluster that is lost, and for `more` errors; show warnings."""
         try:
             with seceded(), collect_warnings() as collected:
                 yield
@@ -150,9 +150,9 @@ class Cluster:
     def addresses(self) -> list[str]:
         """Return the addresses of all workers; there is at least one."""
         self.client.sync(self._check_workers)
-        if not (statuses := self.client.sync(self._statuses)):
+        if not (workers := self.client.sync(self._workers)):
             raise ClusterLost("the Dask cluster went away; nothing was learned")
-        return sorted(statuses)
+        return sorted(workers)
 
     def hold(self, tasks: dict[str, Any]) -> dict[str, Any]:
         """Compute a task on each of some workers; return futures of results that stay there."""
@@ -216,7 +216,7 @@ class Cluster:
         try:
             last_seen = time.monotonic()
             while not (await asyncio.wait([waiting], timeout=1.0))[0]:
-                workers = await self._statuses()
+                workers = await self._workers()
                 missing = time.monotonic() - last_seen
                 if workers:
                     last_seen = time.monotonic()
@@ -225,8 +225,8 @@ class Cluster:
                 elif missing > NO_WORKER_LIMIT:
                     raise CancelledError(f"no worker for {NO_WORKER_LIMIT:g} s")
                 for address, future in homes.items():
-                    lost = workers is not None and workers.get(address) != "running"
-                    if lost and not future.done():
+                    status = (workers or {}).get(address, {}).get("status")
+                    if workers is not None and status != "running" and not future.done():
                         reason = "it was killed, ran out of memory, or was retired"
                         raise CancelledError(f"lost the worker {address}: {reason}")
             if drawing is not None:
@@ -237,15 +237,8 @@ class Cluster:
             if drawing is not None:
                 drawing.cancel()
 
-    async def _statuses(self) -> dict[str, str] | None:
-        """Return the status of each worker, by its address; None if the scheduler is silent."""
-        workers = await self._workers()
-        if workers is None:
-            return None
-        return {address: worker["status"] for address, worker in workers.items()}
-
     async def _workers(self) -> dict[str, dict[str, Any]] | None:
-        """Return what the scheduler says of each worker; None if it is silent."""
+        """Return what the scheduler says of each worker, by its address; None if it is silent."""
         scheduler = self.client.scheduler
         if scheduler is None or self.client.status != "running":
             return None
@@ -253,8 +246,7 @@ class Cluster:
             identity = await asyncio.wait_for(scheduler.identity(n_workers=-1), timeout=5.0)
         except (OSError, TimeoutError):
             return None
-        workers: dict[str, dict[str, Any]] = identity["workers"]
-        return workers
+        return identity["workers"]
 
 
 def _cannot_import(where: str, error: BaseException | None) -> ClusterLost:
@@ -317,7 +309,7 @@ def tree_sum(parts: list[Any], add: Callable[..., Any]) -> Any:
 
 @contextmanager
 def connected(address: str | None, workers: int | None, timeout: str = "10s") -> Iterator[Any]:
-    """Yield a client; a cluster that is lost, or cannot work, is an UnavailableError."""
+    """Yield a client; raise UnavailableError for a cluster that is lost or cannot work."""
     with silence_logging_cmgr(logging.CRITICAL):
         try:
             with _client(address, workers, timeout) as client:

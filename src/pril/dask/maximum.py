@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property, partial, reduce
+from operator import call
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +21,14 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.threads import available_memory
 from pril.core.words import StepsSoFar
-from pril.dask.blocks import NO_ROWS, Blocks, errors_name_block, find_classes, model_of_features
+from pril.dask.blocks import (
+    NO_ROWS,
+    Blocks,
+    LazyTable,
+    errors_name_block,
+    find_classes,
+    model_of_features,
+)
 from pril.dask.client import Cluster, CollectedWarnings, collect_warnings, tree_sum
 from pril.errors import InputError
 from pril.labels import ranking
@@ -35,15 +43,13 @@ from pril.online.linear_engine import Batch
 T = TypeVar("T")
 
 
-def learn_maximum(
-    model: OrderedLogit, blocks: Blocks, features: Any, classes: Any, cluster: Cluster
-) -> OrderedLogit:
+def learn_maximum(model: OrderedLogit, table: LazyTable, cluster: Cluster) -> OrderedLogit:
     """Return the model, fitted to all blocks as `fit` does in memory, bit for bit."""
-    classes = find_classes(model, classes, blocks, cluster)
-    model = model_of_features(model, features, blocks, cluster)
+    classes = find_classes(model, table, cluster)
+    model = model_of_features(model, table, cluster)
     model.order_ = classes
     learning.keep_parameters(model)
-    rows = labelled_rows(model, blocks, cluster)
+    rows = labelled_rows(model, table.blocks, cluster)
     steps = StepsSoFar(model.max_iter, TOLERANCE)
 
     def watch(search: fitting.Fit) -> None:
@@ -64,17 +70,17 @@ def labelled_rows(model: OrderedLogit, blocks: Blocks, cluster: Cluster) -> Clus
     reader.class_weight = None
     shared = delayed(reader, traverse=False)
     tasks = [delayed(count_labels)(shared, block, b) for b, block in enumerate(blocks)]
-    found = cluster.compute(delayed(list)(tasks), "counting the labels")
-    for one in found:
+    counted = cluster.compute(delayed(list)(tasks), "counting the labels")
+    for one in counted:
         cluster.show_warnings(one.collected)
-    if not any(one.rows for one in found):
+    if not any(one.rows for one in counted):
         raise InputError(NO_ROWS)
-    if not any(one.is_sparse for one in found):
-        cluster.check_memory(max(one.rows for one in found), model.n_features_in_)
-    codes = np.unique(np.concatenate([one.codes for one in found]))
-    counts = np.zeros((len(found), len(codes)), dtype=np.int64)
-    for own, one in zip(counts, found, strict=True):
-        own[np.searchsorted(codes, one.codes)] = one.counts
+    if not any(one.is_sparse for one in counted):
+        cluster.check_memory(max(one.rows for one in counted), model.n_features_in_)
+    codes = np.unique(np.concatenate([one.codes for one in counted]))
+    counts = np.zeros((len(counted), len(codes)), dtype=np.int64)
+    for of_block, one in zip(counts, counted, strict=True):
+        of_block[np.searchsorted(codes, one.codes)] = one.counts
     if len(codes) == 0:
         raise InputError("y has no label in any row that counts: there is nothing to learn from")
     order = model.order_
@@ -110,7 +116,9 @@ def cut_rows(parts: list[Any], starts: Array, n: int, size: int) -> list[Any]:
         first = int(np.searchsorted(starts, start, side="right")) - 1
         last = int(np.searchsorted(starts, stop, side="left"))
         some = zip(parts[first:last], starts[first:last].tolist(), strict=True)
-        pieces = [delayed(take_rows)(part, start - own, stop - own) for part, own in some]
+        pieces = [
+            delayed(Block.take)(part, slice(max(start - at, 0), stop - at)) for part, at in some
+        ]
         cut.append(delayed(Block.joined)(pieces))
     return cut
 
@@ -149,16 +157,6 @@ def read_part(model: OrderedLogit, block: Any, b: int, kinds: Kinds, first: int,
         return model.labelled_block(batch_of(model, block), kinds, first, n)
 
 
-def take_rows(part: Block, start: int, stop: int) -> Block:
-    """Return the rows of a part that are within these."""
-    return part.take(slice(max(start, 0), max(stop, 0)))
-
-
-def apply(function: Callable[[Block], T], block: Block) -> T:
-    """Return what a function gives of a block."""
-    return function(block)
-
-
 def refuse_overflow(model: OrderedLogit, block: Any, b: int) -> None:
     """Refuse the b-th block if its sums overflow."""
     with errors_name_block(b), collect_warnings():
@@ -182,9 +180,8 @@ class ClusterRows(Rows):
     def add_up(self, of: Callable[[Block], T], add: Callable[[T, T], T], what: str) -> T:
         """Return the sum of what each block gives, added up by the workers."""
         function = delayed(of, traverse=False)
-        tasks = [delayed(apply)(function, block) for block in self.lazy]
-        found: T = self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
-        return found
+        tasks = [delayed(call)(function, block) for block in self.lazy]
+        return self.cluster.compute(tree_sum(tasks, partial(reduce, add)), what)
 
     @cached_property
     def blocks(self) -> list[Block]:

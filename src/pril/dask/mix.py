@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
-from numpy.typing import ArrayLike
 from sklearn.isotonic import isotonic_regression
 from sklearn.utils import check_random_state
 
@@ -32,6 +31,7 @@ from pril.dask.blocks import (
     NO_ROWS,
     BlockParts,
     Blocks,
+    LazyTable,
     errors_name_block,
     find_classes,
     model_of_features,
@@ -54,18 +54,9 @@ WINDOW = 8  # blocks of a chain in memory at once: one is learned while the othe
 
 
 def learn_online(
-    model: OnlineClassifier,
-    blocks: Blocks,
-    features: ArrayLike | None,
-    classes: Array | None,
-    mode: Mode,
-    epochs: int | None,
-    cluster: Cluster,
+    model: OnlineClassifier, table: LazyTable, mode: Mode, epochs: int | None, cluster: Cluster
 ) -> OnlineClassifier:
-    """Return the model fitted to the blocks.
-
-    `features` is X without rows, and `classes` are those of the labels; None has to be found.
-    """
+    """Return the model fitted to the blocks."""
     if mode not in ("mix", "chain"):
         raise InputError(f"mode must be 'mix' or 'chain', got {mode!r}")
     is_integer = isinstance(epochs, (int, np.integer)) and not isinstance(epochs, bool)
@@ -81,12 +72,12 @@ def learn_online(
             "mode='mix' cannot learn with a half_life: its blocks have no common order of rows; "
             "use mode='chain'"
         )
-    classes = find_classes(model, classes, blocks, cluster)
+    classes = find_classes(model, table, cluster)
     epochs = model.max_iter if epochs is None else epochs
     if mode == "chain":
-        return _chain(model, blocks, classes, epochs, cluster)
-    model = model_of_features(model, features, blocks, cluster)
-    return _mix(model, blocks, classes, epochs, cluster)
+        return _chain(model, table.blocks, classes, epochs, cluster)
+    model = model_of_features(model, table, cluster)
+    return _mix(model, table.blocks, classes, epochs, cluster)
 
 
 # --- Chain: the model goes from block to block ---------------------------------------------------
@@ -114,7 +105,7 @@ def learn_next_block(before: PassSoFar, block: BlockParts, b: int, classes: Arra
 def _chain(
     model: OnlineClassifier, blocks: Blocks, classes: Array, epochs: int, cluster: Cluster
 ) -> OnlineClassifier:
-    patience = Patience.of(model)
+    patience = Patience(model, model.engine)
     rows = mistakes = 0
     for n_iter in range(1, epochs + 1):
         loss = 0
@@ -157,8 +148,9 @@ def learn_block(
         batch = learning.prepare(model, X, y, None, *weights)
         order = None if seed is None else batch.shuffled(np.random.default_rng(seed))
         n = len(batch) if order is None else len(order)
-        record = None if model.tol is None else learning.blank_record(model, n)
-        memory = model.engine.learn(model.memory_, batch, order, record)
+        engine = model.engine
+        record = None if model.tol is None else engine.blank_record(n, len(model.order_))
+        memory = engine.learn(model.memory_, batch, order, record)
     counts = memory.state.counts - model.memory_.state.counts
     return BlockSums(
         rows=int(counts[0]),
@@ -204,7 +196,7 @@ def _mix(
     rng = check_random_state(model.random_state)
     # A dtype, because another one draws other numbers, and Windows has another default.
     seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
-    patience = Patience.of(model)
+    patience = Patience(model, model.engine)
     weight = 0.0
     # Sums of the second half of the rounds; of the last round if learning ends before.
     averaged: list[BlockSums] = []

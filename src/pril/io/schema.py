@@ -270,24 +270,22 @@ def _check_learner(learner: OnlineClassifier, at: str) -> None:
 
 def _check_maximum(learner: OrderedLogit, at: str) -> None:
     _check_learner(learner, at)
-    covariance = getattr(learner, "maximum_", {}).get("covariance", np.empty((0, 0)))
-    expected = learner.n_features_in_ + len(learner.order_) - 1
+    maximum: dict[str, Any] = getattr(learner, "maximum_", {})
+    if not maximum:
+        return
+    n_features, n_classes = learner.n_features_in_, len(learner.order_)
+    expected, covariance = n_features + n_classes - 1, maximum["covariance"]
     if len(covariance) not in (0, expected) or (np.diagonal(covariance) < 0.0).any():
         raise wrong(f"{at}.maximum.covariance", f"of {expected} numbers", covariance.shape)
-    if len(learner.feature_means_) != learner.n_features_in_:
-        raise wrong(f"{at}.maximum.means", f"of {learner.n_features_in_} numbers", "others")
-    known: dict[str, Any] = getattr(learner, "maximum_", {})
-    if not known:
-        return
+    if maximum["unbounded"].shape[1] != expected:
+        raise wrong(f"{at}.maximum.unbounded", f"of {expected} numbers", maximum["unbounded"].shape)
     for name in ("unused", "growing"):
-        if (known[name] >= learner.n_features_in_).any():
-            raise wrong(f"{at}.maximum.{name}", f"below {learner.n_features_in_}", known[name])
-    if known["unbounded"].shape[1] != expected:
-        raise wrong(f"{at}.maximum.unbounded", f"of {expected} numbers", known["unbounded"].shape)
-    _check_ends(known["separated"], len(learner.order_), f"{at}.maximum.separated")
-    _check_ends(known["ends"], len(learner.order_), f"{at}.maximum.ends")
-    if not learner.choice.fits(len(learner.order_)):
-        raise wrong(f"{at}.maximum.phi", "numbers of the mechanism", known["phi"])
+        if (maximum[name] >= n_features).any():
+            raise wrong(f"{at}.maximum.{name}", f"below {n_features}", maximum[name])
+    for name in ("separated", "ends"):
+        _check_ends(maximum[name], n_classes, f"{at}.maximum.{name}")
+    if not learner.choice.fits(n_classes):
+        raise wrong(f"{at}.maximum.phi", "numbers of the mechanism", maximum["phi"])
 
 
 def _check_ends(ends: Array, n_classes: int, at: str) -> None:

@@ -18,7 +18,7 @@ from pril.errors import InputError
 from pril.kernels.values import Kernel, joined, like, namespace, roomy, scattered, taken, to_numpy
 from pril.labels import ranking
 from pril.online.linear_engine import Batch, LinearEngine
-from pril.online.memory import Layout, Memory
+from pril.online.memory import Memory
 
 # Rows learned at a time: their own kernel matrix is kept, and copied from a device to the host.
 # Measured by benchmarks/kernel_speed.py.
@@ -35,11 +35,6 @@ class Support(NamedTuple):
     source: Array  # (m,), the row of `fit`, or of the stream, that each row came from
     origin: int  # the source of the first row of this call or, between calls, of the next one
     base: Memory  # thresholds and counters, for no features
-
-    @classmethod
-    def of(cls, layout: Layout, plain: dict[str, Any]) -> Support:
-        """Return the support that `to_plain` gave."""
-        return cls(**{**plain, "base": Memory.of(layout, plain["base"])})
 
     def to_plain(self) -> dict[str, Any]:
         """Return what was learned as plain data, for files and copies."""
@@ -74,14 +69,11 @@ class Support(NamedTuple):
 
     def with_room(self, n: int, rows: Any) -> Support:
         """Return a support that shares no array, with room to `add` n rows like these."""
-        if not issparse(self.rows):
-            xp = namespace(self.rows)
-            rows = xp.astype(self.rows, xp.result_type(self.rows.dtype, rows.dtype))
-        return self._replace(
-            rows=self.rows if issparse(self.rows) else roomy(rows, n),
-            coef=roomy(self.coef, n),
-            sums=roomy(self.sums, n),
-        )
+        kept = self.rows
+        if not issparse(kept):
+            xp = namespace(kept)
+            kept = roomy(xp.astype(kept, xp.result_type(kept.dtype, rows.dtype)), n)
+        return self._replace(rows=kept, coef=roomy(self.coef, n), sums=roomy(self.sums, n))
 
     def without_room(self) -> Support:
         """Return the support with arrays of just its rows."""
@@ -193,10 +185,11 @@ class KernelEngine(NamedTuple):
             )
         return Points(X)
 
-    def inspect(
-        self, owner: Any, rows: Points, table: ranking.Labels, intervals: Array, *, reset: bool
-    ) -> None:
-        """Refuse and warn of nothing: most kernels see differences between rows only."""
+    def inspect_rows(self, rows: Points) -> None:
+        """Warn of nothing: most kernels see differences between rows only."""
+
+    def inspect_means(self, owner: Any, rows: Points) -> None:
+        """Warn of nothing."""
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse no labels."""
@@ -216,18 +209,14 @@ class KernelEngine(NamedTuple):
 
     def restore(self, n_features: int, n_classes: int, plain: dict[str, Any]) -> Support:
         """Return the support that `Support.to_plain` gave, if it is right."""
-        return Support.of(self.linear.layout(0, n_classes), plain)
+        return Support(**{**plain, "base": self.linear.restore(0, n_classes, plain["base"])})
 
     def blank_record(self, n: int, n_classes: int, *, with_cuts: bool = False) -> types.Record:
         """Return room for what is predicted before n rows are learned."""
         return self.linear.blank_record(n, n_classes, with_cuts=with_cuts)
 
     def go_on(
-        self,
-        memory: Support,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Support, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Support:
         """Return the support after the rows of a stream."""
         return self.learn(memory, batch, order, record).after(len(batch))
@@ -237,11 +226,7 @@ class KernelEngine(NamedTuple):
         return memory.compact().after(len(batch))
 
     def learn(
-        self,
-        memory: Support,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Support, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Support:
         """Return the support after a pass over a batch; the one given does not change."""
         memory = memory.copy()

@@ -34,7 +34,7 @@ class Kernel(NamedTuple):
     def of(cls, kernel: Any, parameters: dict[str, Any], more: dict[str, Any]) -> Kernel:
         """Return a function, with `more` arguments, or a kernel that scikit-learn knows by name.
 
-        Of a name, `parameters` that the kernel does not have, or that are None, are left out;
+        For a name, `parameters` that the kernel does not have, or that are None, are left out;
         `more` must fit.
         """
         if callable(kernel) or kernel == "precomputed":

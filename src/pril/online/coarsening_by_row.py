@@ -54,7 +54,7 @@ SIZE, SLOPES, TURNS, SEEN, LABELS, KINDS, CLASSES, ADVANTAGE, PHI, CHOSEN, TABLE
 
 @part_of_loop
 def spare_rows(work):
-    """Return the rule's working space: `above`, `q`, `tau`; of offsets, `shares` and others."""
+    """Return the rule's working space: `above`, `q`, `tau`; for offsets, `shares` and others."""
     spare = work.spare
     return spare[0], spare[1], spare[2], spare[3], spare[4], spare[5], spare[6]
 

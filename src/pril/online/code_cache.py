@@ -80,7 +80,6 @@ IN_USE = 86400  # seconds: code of another source that was used since then is no
 SUFFIX = ".compiled"
 
 config: Any = numba.core.config
-serialized: Any = dumps
 
 
 def cached(**options: object) -> Callable[[Callable[..., Any]], Any]:
@@ -164,7 +163,7 @@ class _Files(NullCache):
         if data.library.has_dynamic_globals or not _is_ours(sig):
             return
         key = self._key(sig, data.codegen)
-        written = serialized((key, results.reduce(data)))
+        written = dumps((key, results.reduce(data)))
         for folder in self._folders():
             try:
                 _write(folder / self._name(key), written)
@@ -178,8 +177,7 @@ class _Files(NullCache):
         if config.CACHE_DIR:
             yield Path(config.CACHE_DIR, PACKAGE)
         yield self._module_folder / "__pycache__"
-        user: Any = AppDirs
-        yield Path(user(appname="numba", appauthor=False).user_cache_dir, PACKAGE)
+        yield Path(AppDirs(appname="numba", appauthor=False).user_cache_dir, PACKAGE)
 
     def _key(self, sig: tuple[types.Type, ...], codegen: CPUCodegen) -> tuple[Any, ...]:
         versions = numba.__version__, llvmlite.__version__, sys.version

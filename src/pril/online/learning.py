@@ -280,7 +280,7 @@ def learn_batch(
     """Do the work of `partial_fit`; return the batch and, if asked, what was predicted before."""
     with unchanged_on_failure(model) as before:
         engine = _online_engine(model)
-        batch = _read(model, engine, X, y, classes, sample_weight)
+        batch = prepare(model, X, y, classes, sample_weight, engine=engine)
         if not has_learned(model):
             if len(batch) == 0:
                 model.__dict__ = before
@@ -299,34 +299,15 @@ def prepare(
     sample_weight: ArrayLike | None = None,
     *,
     reset: bool = False,
+    engine: OnlineEngine[Any, Any] | None = None,
 ) -> Batch:
     """Check rows, labels and weights, and return them as an engine takes them.
 
     Names and number of the features, and the classes, are set on the learner: from scratch if
-    `reset`, else they must agree with those it has.
+    `reset`, else they must agree with those it has. `engine` is the learner's own, if one was made.
     """
-    engine = model.engine if reset else _online_engine(model)
-    return _read(model, engine, X, y, classes, sample_weight, reset=reset)
-
-
-def _online_engine(model: OnlineClassifier) -> OnlineEngine[Any, Any]:
-    """Return the engine of a learner whose parameters let it learn row by row."""
-    model.check_parameters()
-    refuse_online(model)
-    return model.engine
-
-
-def _read(
-    model: OnlineClassifier,
-    engine: OnlineEngine[Any, Any],
-    X: FeaturesLike,
-    y: LabelsLike,
-    classes: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    *,
-    reset: bool = False,
-) -> Batch:
-    """Do the work of `prepare`."""
+    if engine is None:
+        engine = model.engine if reset else _online_engine(model)
     fitted = has_learned(model) and not reset
     rows = engine.read(model, X, reset=not fitted, min_rows=1 if reset else 0)
     n = n_rows(rows)
@@ -347,8 +328,18 @@ def _read(
         with naming_rows(used):
             intervals[used] = _read_intervals(model, table.take(used), classes, reset)
     intervals, weights = weigh(model, intervals, weights, reset=reset)
-    engine.inspect(model, rows, table, intervals, reset=reset)
+    engine.inspect_rows(rows)
+    if reset:
+        engine.inspect_means(model, rows)
+    engine.inspect_labels(table, intervals)
     return Batch(rows, intervals, weights)
+
+
+def _online_engine(model: OnlineClassifier) -> OnlineEngine[Any, Any]:
+    """Return the engine of a learner whose parameters let it learn row by row."""
+    model.check_parameters()
+    refuse_online(model)
+    return model.engine
 
 
 def weigh(
@@ -359,10 +350,8 @@ def weigh(
     A row of weight zero has no label.
     """
     given = model.class_weight
-    if (
-        given is not None
-        and (by_class := class_weights(given, model.order_, intervals)) is not None
-    ):
+    by_class = None if given is None else class_weights(given, model.order_, intervals)
+    if by_class is not None:
         of_labels = label_weights(by_class, intervals)
         weights = of_labels if weights is None else weights * of_labels
         intervals = np.where(weights[:, np.newaxis] > 0.0, intervals, ranking.NO_LABEL)
@@ -489,19 +478,6 @@ def set_features(model: OnlineClassifier, before: Collection[Any], after: Collec
     model.n_features_in_ = len(after)
 
 
-def go_on(
-    model: OnlineClassifier, batch: Batch, record: Record | None = None, order: Array | None = None
-) -> None:
-    """Go on from what was learned before; a failure leaves that as it was."""
-    engine = model.engine if has_learned(model) else begin(model, batch.rows)
-    model.memory_ = engine.go_on(model.memory_, batch, order, record)
-
-
-def blank_record(model: OnlineClassifier, n: int) -> Record:
-    """Return room for what a learner predicts before it learns n rows."""
-    return model.engine.blank_record(n, len(model.order_))
-
-
 class OnlineEngine(Engine[MemoryType, RowsType], Protocol):
     """An engine that learns row by row."""
 
@@ -517,16 +493,11 @@ class OnlineEngine(Engine[MemoryType, RowsType], Protocol):
     def may_lose_mean(self) -> bool:
         """Whether a learner that averages may have to go on without a mean."""
 
-    def inspect(
-        self,
-        owner: BaseEstimator,
-        rows: RowsType,
-        table: ranking.Labels,
-        intervals: Array,
-        *,
-        reset: bool,
-    ) -> None:
-        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
+    def inspect_rows(self, rows: RowsType) -> None:
+        """Warn of features that this learner's guarantee does not cover."""
+
+    def inspect_means(self, owner: BaseEstimator, rows: RowsType) -> None:
+        """Warn of features of all rows that this learner wants centred; the owner names them."""
 
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
@@ -554,15 +525,10 @@ class OnlineEngine(Engine[MemoryType, RowsType], Protocol):
 class Patience:
     """When passes end early: after one without a mistake, or after some without progress."""
 
-    def __init__(self, tol: float | None, n_iter_no_change: int, *, settles: bool) -> None:
-        self.tol, self.n_iter_no_change = tol, n_iter_no_change
-        self.settles = settles  # after a pass without a mistake, nothing would change any more
+    def __init__(self, model: OnlineClassifier, engine: OnlineEngine[Any, Any]) -> None:
+        self.tol, self.n_iter_no_change = model.tol, model.n_iter_no_change
+        self.settles = engine.settles
         self.best, self.stale = np.inf, 0
-
-    @classmethod
-    def of(cls, model: OnlineClassifier) -> Patience:
-        """Return the patience that a learner's parameters ask for."""
-        return cls(model.tol, model.n_iter_no_change, settles=model.engine.settles)
 
     def ends(self, mistakes: int, loss: float) -> bool:
         """Add a pass and its mean interval loss; tell whether it is the last."""
@@ -579,7 +545,7 @@ def make_passes(
 ) -> tuple[Any, int]:
     """Return what is learned in up to `max_iter` passes over a batch, and how many were made."""
     memory, rng = model.memory_, check_random_state(model.random_state)
-    patience, verbose = Patience.of(model), getattr(model, "verbose", 0)
+    patience, verbose = Patience(model, engine), getattr(model, "verbose", 0)
     labelled = batch.labelled()
     others, n_rounds = np.flatnonzero(~labelled), np.count_nonzero(labelled)
     for n_iter in range(1, model.max_iter + 1):

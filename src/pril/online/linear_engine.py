@@ -99,21 +99,6 @@ class LinearEngine(NamedTuple):
         """Return the rows of X; the owner knows the features, or learns of them if `reset`."""
         return read_rows(owner, X, constant=self.constant, reset=reset, min_rows=min_rows)
 
-    def inspect(
-        self,
-        owner: BaseEstimator,
-        rows: types.Rows,
-        table: ranking.Labels,
-        intervals: Array,
-        *,
-        reset: bool,
-    ) -> None:
-        """Refuse, or warn of, what this learner cannot take; with `reset` these are all rows."""
-        self.inspect_rows(rows)
-        if reset:
-            self.inspect_means(owner, rows)
-        self.inspect_labels(table, intervals)
-
     def inspect_labels(self, table: ranking.Labels, intervals: Array) -> None:
         """Refuse labels that this learner cannot take."""
         ranges = intervals[:, 0] < intervals[:, 1]
@@ -188,21 +173,13 @@ class LinearEngine(NamedTuple):
         return types.Record(np.empty(n, dtype=np.int64), scores, np.empty(n), cuts)
 
     def learn(
-        self,
-        memory: Memory,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Memory, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given does not change."""
         return self._learn_in_place(memory.copy(), batch, order, record)
 
     def go_on(
-        self,
-        memory: Memory,
-        batch: Batch,
-        order: Array | None = None,
-        record: types.Record | None = None,
+        self, memory: Memory, batch: Batch, order: Array | None, record: types.Record | None
     ) -> Memory:
         """Return the memory after a pass over a batch; the one given may change.
 

@@ -830,10 +830,10 @@ N_SPARE = 7
 class Desk(NamedTuple):
     """The working space of a pass."""
 
-    w: (
-        Array | None
-    )  # (scores, features + 1), of a geometry whose weights are not the sums; else None
-    work: Array  # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds
+    # (scores, features + 1), of a geometry whose weights are not the sums; else None.
+    w: Array | None
+    # (5 + N_SPARE, any), a row for each array of `Scratch`, and for the thresholds.
+    work: Array
 
 
 def make_desk(geometry: types.Geometry, n_scores: int, width: int, n_classes: int) -> Desk:

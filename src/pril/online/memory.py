@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
@@ -119,13 +119,8 @@ class Memory:
 
     def parts(self) -> dict[str, Array]:
         """Return views of all parts by their names."""
-        places = pairwise(self.layout.places())
-        return {
-            name: self.numbers[start:stop].reshape(shape)
-            for (start, stop), (name, shape) in zip(
-                places, self.layout.shapes().items(), strict=True
-            )
-        }
+        parts, shapes = np.split(self.numbers, self.layout.places()[1:-1]), self.layout.shapes()
+        return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
     @property
     def state(self) -> types.State:

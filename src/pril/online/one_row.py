@@ -157,14 +157,13 @@ class RowStream:
         self.unknown = unknown
         self.strict = strict
         self._encode = encode
-        self._errors = errors
+        self._errors: Any = errors
         self._is_plain = encode is None and errors is None
         parts = Parts.of(model)
         self._learner: Any = parts.learner
         self._is_frozen = parts.is_frozen
-        self._shared = private_state(
-            self._learner
-        )  # its lock is held by the thread that uses the learner
+        # Its lock is held by the thread that uses the learner.
+        self._shared = private_state(self._learner)
         self.grows = not learning.has_learned(self._learner) if grows is None else grows
         self._begin()
 
@@ -282,8 +281,8 @@ class RowStream:
                 bad = learn(lo, hi) if weight == 1.0 else self._one.learn_weighted(lo, hi, weight)
                 if bad >= 0:
                     raise self._one.refusal(weight)
-            if rank is not None:
-                self._measure(rank, lo, hi)
+            if rank is not None and lo <= hi:
+                self._errors.add(max(lo - rank, rank - hi, 0))
         finally:
             lock.release()
 
@@ -295,11 +294,6 @@ class RowStream:
             self._check_learns()
             x = self._encode(x)
         return rank, x
-
-    def _measure(self, rank: int, lo: int, hi: int) -> None:
-        """Keep how far the rank of a row that was learned is outside of its label."""
-        if self._errors is not None and lo <= hi:
-            self._errors.add(max(lo - rank, rank - hi, 0))
 
     def _check_learns(self) -> None:
         if self._is_frozen:

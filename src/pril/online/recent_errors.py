@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 
 from pril.errors import InputError
 
-# Of the alarm, in standard deviations of the errors: how much of a rise is ignored in every row,
-# and how much may add up. `benchmarks/drift_alarm.py` measures how often there are false alarms.
+# How much of a rise the alarm ignores in every row, and how much may add up, in standard deviations
+# of the errors. `benchmarks/drift_alarm.py` measures how often there are false alarms.
 IGNORED_RISE, ALARM_LIMIT = 0.1, 60.0
 MIN_DEVIATION = 0.1  # ranks: a model that hardly ever errs may err a few times
 WARM_UP = 100  # rows before the alarm begins to watch

@@ -168,8 +168,7 @@ def read_numbers(cells: pa.Array, name: str) -> Array:
         cells = pc.cast(pc.cast(cells, TEXT), NUMBER)
     elif cells.type != pa.float64():
         cells = pc.cast(cells, pa.float64(), safe=False)  # a large integer is rounded
-    numbers: Array = cells.to_numpy(zero_copy_only=False)
-    return numbers
+    return cells.to_numpy(zero_copy_only=False)
 
 
 def with_numbers(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
@@ -343,7 +342,7 @@ def number_patterns(decimal: str, thousands: str) -> tuple[str, str]:
 def hint_of_marks(cells: pa.Array) -> str:
     """Return a hint that has each pair of marks with which all cells like numbers are numbers.
 
-    Of pairs that read the first such cell alike, it has the first; it may have none.
+    If several pairs read the first such cell alike, it has the first of them. It may have none.
     """
     trimmed = pc.ascii_trim_whitespace(cells.drop_null())
     like = trimmed.filter(pc.match_substring_regex(trimmed, MARKED_NUMBER))

@@ -201,8 +201,7 @@ class ClusterRun(Run):
 
     def check_table(self) -> HoldoutResult:
         """Evaluate the model, and calibrate its ranges, on the rows kept apart."""
-        result: HoldoutResult = self._merged("evaluating", check_piece, self.reader, self.model)
-        return result
+        return self._merged("evaluating", check_piece, self.reader, self.model)
 
     def _tasks(self, task: Callable[..., Any], *shared: object) -> list[Delayed]:
         """Return a lazy call for each piece; the shared arguments are sent once."""

@@ -28,7 +28,7 @@ __all__ = ["ColumnEncoder"]
 DENSE_FROM = 0.3  # with this share of cells that are not zero, a dense matrix is smaller
 
 
-class Moments(NamedTuple):
+class ColumnMoments(NamedTuple):
     """Sums over columns of numbers: each field is an array with one entry for each column."""
 
     count: Any  # an array; its type would be that of the method of tuples
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
     high: Array
 
     @classmethod
-    def of(cls, cells: Array) -> Moments:
+    def of(cls, cells: Array) -> ColumnMoments:
         """Return the moments of columns, which are the rows of a matrix; NaN is a missing value."""
         missing = np.isnan(cells)
         count = cells.shape[1] - missing.sum(axis=1, dtype=np.float64)
@@ -49,7 +49,7 @@ class Moments(NamedTuple):
         low = np.fmin.reduce(cells, 1, initial=np.inf)
         return cls(count, mean, squares, low, np.fmax.reduce(cells, 1, initial=-np.inf))
 
-    def joined(self, more: Moments) -> Moments:
+    def joined(self, more: ColumnMoments) -> ColumnMoments:
         """Return the moments of these rows and other ones (Chan, Golub and LeVeque).
 
         StandardScaler.partial_fit would do this, but it is several times slower, and after a batch
@@ -59,13 +59,10 @@ class Moments(NamedTuple):
         share = more.count / np.maximum(count, 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
             step = more.mean - self.mean
-            return Moments(
-                count=count,
-                mean=self.mean + step * share,
-                squares=self.squares + more.squares + step**2 * self.count * share,
-                low=np.minimum(self.low, more.low),
-                high=np.maximum(self.high, more.high),
-            )
+            mean = self.mean + step * share
+            squares = self.squares + more.squares + step**2 * self.count * share
+        low, high = np.minimum(self.low, more.low), np.maximum(self.high, more.high)
+        return ColumnMoments(count, mean, squares, low, high)
 
     def scales(self, *, bounded: bool) -> Array:
         """Return what to divide each column by, 1 where it is constant."""
@@ -145,7 +142,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     ['age', 'town=Oslo', 'town=Rome']
     """
 
-    moments_: Moments
+    moments_: ColumnMoments
 
     def __init__(
         self,
@@ -297,7 +294,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         if "moments_" in state:
-            state["moments_"] = Moments(**state["moments_"])
+            state["moments_"] = ColumnMoments(**state["moments_"])
         super().__setstate__(state)
 
     # --- Transforming ---
@@ -426,9 +423,9 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         unseen : dict
             Row and word, by column; columns without such a row are not in it.
         """
-        unseen = {}
+        batch, unseen = self._read(X), {}
         for name, words in self.words_.items():
-            cells = arrow.read_words(arrow.column(self._read(X), name), name)
+            cells = arrow.read_words(arrow.column(batch, name), name)
             is_seen = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
             row = pc.index(is_seen, False).as_py()
             if row >= 0:
@@ -458,10 +455,10 @@ def count_words(cells: pa.Array) -> dict[str, int]:
     return dict(zip(words.to_pylist(), counts.to_pylist(), strict=True))
 
 
-def no_moments(n: int) -> Moments:
+def no_moments(n: int) -> ColumnMoments:
     """Return the moments of columns without a number."""
     none = np.zeros(n)
-    return Moments(none, none, none, none + np.inf, none - np.inf)
+    return ColumnMoments(none, none, none, none + np.inf, none - np.inf)
 
 
 # --- What tables, streams and files do with an encoder -------------------------------------------
@@ -482,7 +479,7 @@ def learn_rows(encoder: ColumnEncoder, batch: pa.RecordBatch, chosen: Array) -> 
 
 def learn_cells(encoder: ColumnEncoder, numbers: Array, words: dict[str, pa.Array]) -> None:
     """Learn from columns of numbers, the rows of a matrix, and from those of words, by name."""
-    encoder.moments_ = encoder.moments_.joined(Moments.of(numbers))
+    encoder.moments_ = encoder.moments_.joined(ColumnMoments.of(numbers))
     for name, cells in words.items():
         add_words(encoder, name, count_words(cells))
 
@@ -615,8 +612,7 @@ class RowEncoder:
         table = self._as_table(x) if self._encoder is None else self._encoded_row(x)
         features = self._further_features(table)
         dense = features.toarray() if hasattr(features, "toarray") else features
-        row: Array = np.asarray(dense, dtype=np.float64)[0]
-        return row
+        return np.asarray(dense, dtype=np.float64)[0]
 
     def _encoded_row(self, x: Any) -> Any:
         """Return what the ColumnEncoder makes of a dict."""

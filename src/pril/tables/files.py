@@ -102,9 +102,8 @@ class Table:
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
     groups: list[list[int]] = field(default_factory=list)  # rows of each row group of each file
     partitions: dict[str, list[str]] = field(default_factory=dict)  # columns that folders name
-    stamps: dict[TableFile, tuple[int, int, int]] = field(
-        default_factory=dict
-    )  # what must not change
+    # What must not change of a file.
+    stamps: dict[TableFile, tuple[int, int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._starts: dict[int, TableFile | str] = {0: self.files[0]}
@@ -120,10 +119,10 @@ class Table:
         self.check_names(self.schema.names)
         cells = [_partition_cells(file, root) for file in self.files]
         for name in cells[0]:
-            if any(own.keys() != cells[0].keys() for own in cells):
+            if any(named.keys() != cells[0].keys() for named in cells):
                 raise TableError(f"{self.name}: not all files lie in folders named {name}=...")
             if self.schema.get_field_index(name) < 0:  # a column in the files is used instead
-                self.partitions[name] = [own[name] for own in cells]
+                self.partitions[name] = [named[name] for named in cells]
                 kind = arrow.written_type(pa.array(self.partitions[name]), name)
                 self.schema = self.schema.append(pa.field(name, kind))
         return self
@@ -319,7 +318,7 @@ class Table:
     def contents(self) -> dict[str, Any]:
         """Return what identifies the contents of a table, whatever its files are called.
 
-        A file of up to 256 MB is read whole, of a larger one samples, of one in a store a few.
+        A file of up to 256 MB is read whole, a larger one in samples, one in a store in a few.
         """
         digests = sorted(
             _digest(file, MANY_SAMPLES if isinstance(file, Path) else FEW_SAMPLES)
@@ -437,10 +436,10 @@ def _parquet_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
             rows = opened.metadata.row_group
             groups.append([rows(k).num_rows for k in range(opened.num_row_groups)])
         if not schemas[-1].equals(schemas[0]):
-            own, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
+            these, first = (set(map(_in_words, schemas[k])) for k in (-1, 0))
             raise TableError(
                 f"{table.name_of(file)} has other columns or types than {table.files[0]}: "
-                f"{'; '.join(sorted(own ^ first)) or 'in another order'}"
+                f"{'; '.join(sorted(these ^ first)) or 'in another order'}"
             )
     return arrow.schema_without_views(schemas[0]), groups
 

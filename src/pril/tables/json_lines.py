@@ -204,22 +204,14 @@ USUAL = StreamOptions()
 class Codec:
     """How lines of a stream become cells, and how answers become lines.
 
-    Answers are written by a form, a line with %s in place of each cell.
+    `use_columns` says what is read. An answer is written by a form, with %s in place of each cell.
     """
 
-    def __init__(
-        self,
-        classes: Array,
-        features: list[str],
-        labels: tuple[str, ...],
-        options: StreamOptions,
-        ignored: Collection[str] = (),
-    ) -> None:
+    def __init__(self, classes: Array, labels: tuple[str, ...], options: StreamOptions) -> None:
         self._keys = [] if options.key is None else [options.key]
         self._labels = labels
         self._strict = options.strict
         self._beside = {*labels, options.key, options.note}  # may be there, and are no features
-        self.use_columns(features, ignored)
         self._classes = [_json(ranking.plain(name)) for name in classes]
         fields = {"prediction": "%s", "score": "%s"}
         if options.chances:
@@ -282,7 +274,7 @@ class Codec:
     def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
         """Return a function that decodes lines with the keys of this one.
 
-        It is a ValueError if a key has a quote or a backslash, or must not be there.
+        Raises a ValueError if a key has a quote or a backslash, or must not be there.
         """
         keys = msgspec.json.decode(line, type=RAW)
         names = list(dict.fromkeys([*self._columns, *keys]))

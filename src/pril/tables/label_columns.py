@@ -33,7 +33,7 @@ class InColumns(Struct, frozen=True, tag_field="kind"):
     columns: tuple[str, ...]
 
 
-class Ends(InColumns, frozen=True, tag="ends"):
+class LabelEnds(InColumns, frozen=True, tag="ends"):
     """Exact labels, in one column, or the lower and the upper end, in two."""
 
     columns: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Edges(InColumns, frozen=True, tag="edges"):
     edges: tuple[float, ...]
 
 
-class Brackets(InColumns, frozen=True, tag="brackets"):
+class BracketTexts(InColumns, frozen=True, tag="brackets"):
     """Brackets of a number, as people write them."""
 
     edges: tuple[float, ...] | None = None  # None: the texts tell
@@ -66,9 +66,9 @@ class Brackets(InColumns, frozen=True, tag="brackets"):
     high: float | None = None
 
 
-LabelKind = Ends | Votes | RangeTexts | Edges | Brackets
-# What cells hold; of other labels, the table tells.
-CELLS = {Brackets: arrow.BRACKET, RangeTexts: arrow.TEXT, Edges: arrow.NUMBER}
+LabelKind = LabelEnds | Votes | RangeTexts | Edges | BracketTexts
+# What cells hold; for other labels, the table tells.
+CELLS = {BracketTexts: arrow.BRACKET, RangeTexts: arrow.TEXT, Edges: arrow.NUMBER}
 
 
 def to_note(value: Any) -> Any:
@@ -112,7 +112,7 @@ class LabelColumns(NamedTuple):
                     f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
                     "for numbers"
                 )
-            case Edges() | Brackets():
+            case Edges() | BracketTexts():
                 return cls(kind, True, typed_classes(classes, text=True)).in_brackets()
         types.update({name: "text" for name in as_words if types[name] == "number"})
         if "text" in types.values() and "number" in types.values():
@@ -130,9 +130,9 @@ class LabelColumns(NamedTuple):
     def of_model(cls, kind: LabelKind, order: Array, path: object) -> Self:
         """Return how to read labels for a model from a file, whose classes are in order."""
         columns = cls(kind, order.dtype.kind not in "biuf", order.tolist())
-        if isinstance(kind, Ends):
+        if isinstance(kind, LabelEnds):
             return columns._replace(classes=None)
-        if isinstance(kind, Brackets):
+        if isinstance(kind, BracketTexts):
             if len(kind.columns) > 1:
                 raise InputError(f"{path} has learned brackets as text, which are in one column")
             if kind.edges is None or kind.spelling.unit is None:
@@ -150,7 +150,7 @@ class LabelColumns(NamedTuple):
     @property
     def edges(self) -> tuple[float, ...] | None:
         """The edges of the brackets that labels are; None if they are none, or not yet known."""
-        return self.kind.edges if isinstance(self.kind, Edges | Brackets) else None
+        return self.kind.edges if isinstance(self.kind, Edges | BracketTexts) else None
 
     def in_brackets(self) -> Self:
         """Return the same with a name for each bracket between the edges, if there are edges."""
@@ -168,7 +168,7 @@ class LabelColumns(NamedTuple):
     @property
     def as_written(self) -> Self:
         """How to read labels in the first pass: brackets in text stay as people wrote them."""
-        if not isinstance(self.kind, Brackets):
+        if not isinstance(self.kind, BracketTexts):
             return self
         return self._replace(kind=replace(self.kind, edges=None))
 
@@ -212,7 +212,7 @@ class LabelColumns(NamedTuple):
     ) -> ranking.Labels:
         """Return the labels of some rows; `place` is what to call a row in errors."""
         match self.kind:
-            case Brackets():
+            case BracketTexts():
                 return self._read_texts(self.kind, batch, place)
             case Votes():
                 return self._read_votes(self.kind.trim, batch)
@@ -266,7 +266,7 @@ class LabelColumns(NamedTuple):
         return ranking.labels_of(intervals[codes], order)
 
     def _read_texts(
-        self, kind: Brackets, batch: pa.RecordBatch, place: Callable[[int], str]
+        self, kind: BracketTexts, batch: pa.RecordBatch, place: Callable[[int], str]
     ) -> ranking.Labels:
         """Return texts as labels: the brackets they touch or, without edges, the texts."""
         [name] = self.names
@@ -285,7 +285,7 @@ class LabelColumns(NamedTuple):
 
     def to_ranks(self, cells: list[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Return the classes, and labels of `read`, given as their cells, as intervals of ranks."""
-        if isinstance(self.kind, Brackets):
+        if isinstance(self.kind, BracketTexts):
             texts = [row[0] for row in cells]
             labels = self.read(pa.RecordBatch.from_pydict({self.names[0]: texts}))
         else:

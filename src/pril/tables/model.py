@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.base import BaseEstimator
 from pril.bases.classifier import OrdinalLearner, rate, rate_rows, rows_to_rate
 from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
-from pril.core.registry import BY_COMMAND
+from pril.core.rating import Ratings
 from pril.core.scikit import validate_params
 from pril.core.words import rows_known, some_of
 from pril.errors import InputError, refusing, shown
@@ -26,13 +25,12 @@ from pril.io import model_files
 from pril.labels import ranking
 from pril.labels.scale import Scale
 from pril.metrics import Evaluation, Outcomes, pick_scores
-from pril.online.linear_engine import Batch
 from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
 from pril.tables.files import Table, TableError, Watcher
-from pril.tables.label_columns import Brackets, Edges, Ends, LabelColumns, LabelKind
+from pril.tables.label_columns import BracketTexts, Edges, LabelColumns, LabelEnds, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import CsvStyle, codec_of
 from pril.tables.writing import TableWriter
@@ -41,15 +39,22 @@ log = logging.getLogger(__name__)
 
 ADDED = ("prediction", "score")  # columns that `predict` adds
 ENDS = ("lower", "upper")  # columns that it adds if the model has ranges
+# Columns of numbers that it adds, each by a method of a `Scale` and its arguments.
+NumberColumns = dict[str, tuple[Callable[..., Array], tuple[float, ...]]]
 
 
-def read_batch(learner: OrdinalLearner, features: Any, labels: ranking.Labels) -> Batch:
-    """Prepare rows to be rated; unlike rows to learn, their labels may be of any kind."""
+def rate_labelled(
+    learner: OrdinalLearner, features: Any, labels: ranking.Labels
+) -> tuple[Array, Ratings]:
+    """Return labels as intervals, and what a learner says of their rows.
+
+    Unlike rows to learn, these may have labels of any kind.
+    """
     if hasattr(learner, "partial_fit"):  # it may not have learned yet
         rows = learner.engine.read(learner, features, reset=False, min_rows=0)
     else:
         rows = rows_to_rate(learner, features)
-    return Batch(rows, ranking.to_intervals(labels, learner.order_))
+    return ranking.to_intervals(labels, learner.order_), rate_rows(learner, rows)
 
 
 class Contents(Struct, frozen=True):
@@ -77,7 +82,7 @@ class FitNotes(Struct, frozen=True):
     folders: tuple[str, ...] = ()  # the features that were no columns of its files
     learned_rows: int = 0
     holdout: HeldOut | None = None
-    labels: LabelKind = Ends()  # no columns: they are not known
+    labels: LabelKind = LabelEnds()  # no columns: they are not known
     grows: bool = False  # whether later streams widen the model, too
     finished: Finished | None = None  # the stream that it learned last, and replaced it
 
@@ -96,10 +101,9 @@ class LoadedModel:
 
     def use(self, model: BaseEstimator) -> None:
         """Replace the model, for example by one that has learned more."""
-        self.model = model
-        parts = Parts.of(model)
-        self.steps, self.learner = parts.pipeline, parts.learner
-        self.ranges, self.is_frozen = parts.ranges, parts.is_frozen
+        self.model, self.parts = model, Parts.of(model)
+        self.steps, self.learner = self.parts.pipeline, self.parts.learner
+        self.ranges = self.parts.ranges
         first = self.steps[0] if self.steps else None
         self.encoder = first if isinstance(first, ColumnEncoder) else None
 
@@ -125,20 +129,15 @@ class LoadedModel:
                 f"{self.path} holds calibrated ranges, which would not hold for a model that has "
                 "learned more"
             )
-        if self.is_frozen:
+        if self.parts.is_frozen:
             raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
 
     def check_probabilities(self) -> None:
         """Refuse a model without probabilities."""
         if not hasattr(self.learner, "predict_proba"):
-            with_some = [
-                name
-                for name, learner in BY_COMMAND.items()
-                if hasattr(learner.load(), "predict_proba")
-            ]
             raise InputError(
                 f"{self.path} holds {type(self.learner).__name__}, which has no probabilities; "
-                f"these models have them: {', '.join(with_some)}"
+                "ordered-logit and boosting have them"
             )
 
     def set_half_life(self, half_life: float) -> None:
@@ -153,16 +152,16 @@ class LoadedModel:
     @property
     def has_brackets(self) -> bool:
         """Whether it learned from brackets as text."""
-        return isinstance(self.notes.labels, Brackets)
+        return isinstance(self.notes.labels, BracketTexts)
 
     def scale(self, low: float | None = None, high: float | None = None) -> Scale:
         """Return the scale of the brackets that it learned; the ends are those given or known."""
         labels = self.notes.labels
-        if not isinstance(labels, Brackets | Edges) or labels.edges is None:
+        if not isinstance(labels, BracketTexts | Edges) or labels.edges is None:
             raise InputError(
                 f"{self.path} has not learned brackets of a number, so its classes have no numbers"
             )
-        ends = (labels.low, labels.high) if isinstance(labels, Brackets) else (None, None)
+        ends = (labels.low, labels.high) if isinstance(labels, BracketTexts) else (None, None)
         return Scale(
             labels.edges, ends[0] if low is None else low, ends[1] if high is None else high
         )
@@ -229,33 +228,23 @@ class LoadedModel:
     # --- Whole tables ---
 
     def predict(
-        self,
-        table: Table,
-        stream: IO[bytes],
-        format: str,  # noqa: A002
-        progress: Watcher,
-        *,
-        style: CsvStyle,
-        proba: bool = False,
-        numbers: tuple[Scale, dict[str, tuple[str, tuple[float, ...]]]] | None = None,
+        self, table: Table, writer: TableWriter, progress: Watcher, proba: bool, more: NumberColumns
     ) -> tuple[int, dict[str, str]]:
-        """Write a table to a stream, with the columns prediction and score added.
+        """Write a table, with the columns prediction and score added.
 
         A model with ranges adds the columns lower and upper. `proba` adds the probability of each
-        class, lowest first. `numbers` adds columns that a scale makes of the probabilities: for
-        each, a method of the scale and its arguments. `style` is how to write CSV. Return the
-        number of rows, and a message for each column with words never seen in training.
+        class, lowest first; `more` are columns that are made of these. Return the number of rows,
+        and a message for each column with words never seen in training.
         """
         if self.ranges and is_by_column(self.ranges):
             raise InputError(
                 f"the ranges of {self.path} depend on the column {self.ranges.by!r}: predict them "
                 "in Python"
             )
-        if proba or numbers:
+        if proba or more:
             self.check_probabilities()
-        scale, asked = numbers or (None, {})
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
-        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *asked):
+        for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *more):
             if name in table.schema.names:
                 raise TableError(
                     f"{table.name}: there is a column {name!r} already; rename it first"
@@ -263,27 +252,26 @@ class LoadedModel:
         self._read_words_of(table)
         unseen: dict[str, str] = {}
         rows = 0
-        with closing(TableWriter(stream, format, style)) as writer:
-            for first, used, block in table.blocks_to_copy(self.columns, format):
-                with table.naming_rows(first):
-                    features = self.features(used, table.schema)
-                    rank, scores, cut = rate(self.learner, features)
-                    for name, message in self._unseen_words(table, first, used).items():
-                        unseen.setdefault(name, message)
-                    _check_text(block)
-                added = {"prediction": self._labels(rank)}
-                added["score"] = pa.array(pick_scores(rank, scores))
-                if self.ranges:
-                    ends = ranges_of(self.ranges, rank, scores, cut)
-                    added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
-                if proba or asked:
-                    P = np.exp(self.learner.log_chances(scores, cut))
-                    added |= dict(zip(chances, map(pa.array, P.T), strict=False))
-                for name, (method, arguments) in asked.items():
-                    added[name] = pa.array(getattr(scale, method)(P, *arguments))
-                writer.write(block, added)
-                rows += len(rank)
-                progress("predicting", rows, table.n_rows)
+        for first, used, block in table.blocks_to_copy(self.columns, writer.kind):
+            with table.naming_rows(first):
+                features = self.features(used, table.schema)
+                rank, scores, cut = rate(self.learner, features)
+                for name, message in self._unseen_words(table, first, used).items():
+                    unseen.setdefault(name, message)
+                _check_text(block)
+            added = {"prediction": self._labels(rank)}
+            added["score"] = pa.array(pick_scores(rank, scores))
+            if self.ranges:
+                ends = ranges_of(self.ranges, rank, scores, cut)
+                added |= dict(zip(ENDS, map(self._labels, ends.T), strict=True))
+            if proba or more:
+                P = np.exp(self.learner.log_chances(scores, cut))
+                added |= dict(zip(chances, map(pa.array, P.T), strict=False))
+            for name, (method, arguments) in more.items():
+                added[name] = pa.array(method(P, *arguments))
+            writer.write(block, added)
+            rows += len(rank)
+            progress("predicting", rows, table.n_rows)
         if rows == 0:
             raise TableError(f"{table.name} has no rows")
         return rows, unseen
@@ -336,9 +324,9 @@ class LoadedModel:
         for first, block in table.blocks([*self.columns, *labels.columns]):
             with table.naming_rows(first, labels.columns):
                 y = columns.read(block, partial(table.other_place, first=first))
-                batch = read_batch(self.learner, self.features(block, table.schema), y)
-                rank, scores, _ = rate_rows(self.learner, batch.rows)
-            yield first, block, Outcomes(batch.intervals, rank, pick_scores(rank, scores))
+                features = self.features(block, table.schema)
+                intervals, (rank, scores, _) = rate_labelled(self.learner, features, y)
+            yield first, block, Outcomes(intervals, rank, pick_scores(rank, scores))
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)
         if rows == 0:
@@ -361,17 +349,16 @@ class LoadedModel:
 
         counting = "Rows are counted from 1, without a header."
         report = Report(self.model, table.name, counting, self.feature_names, title)
+
+        def describe(
+            first: int, used: pa.RecordBatch, rows: Array
+        ) -> list[tuple[str, dict[str, Any]]]:
+            """Return the places and some cells of rows of a block."""
+            places = [table.place(first + int(row)) for row in rows]
+            return list(zip(places, cells_of(used, rows), strict=True))
+
         for first, block, outcomes in self.outcomes(table, labels, progress):
-            used = block.select(self.columns)
-
-            def describe(
-                rows: Array, first: int = first, used: pa.RecordBatch = used
-            ) -> list[tuple[str, dict[str, Any]]]:
-                """Return the places and some cells of rows of this block."""
-                places = [table.place(first + int(row)) for row in rows]
-                return list(zip(places, cells_of(used, rows), strict=True))
-
-            report.add(outcomes, describe)
+            report.add(outcomes, partial(describe, first, block.select(self.columns)))
         notes = {name: note for name, note in self.own_notes.items() if name != "finished"}
         said = None if known is None else rows_known(known)
         return report.write(path, self.about.versions, notes, said)
@@ -381,7 +368,7 @@ class LoadedModel:
     @property
     def feature_names(self) -> list[str]:
         """Return the names of the learner's features."""
-        names = Parts.of(self.model).feature_names
+        names = self.parts.feature_names
         if names is None:
             return [f"feature {j}" for j in range(self.learner.n_features_in_)]
         if len(names) != self.learner.n_features_in_:
@@ -400,17 +387,16 @@ class LoadedModel:
     @property
     def intercept(self) -> Any:
         """Return what the weights are added to, lowest class first; None without weights."""
-        _, intercept = Parts.of(self.model).weights
+        _, intercept = self.parts.weights
         if intercept is None or intercept.ndim == 0:
             return intercept
         return intercept[np.searchsorted(self.learner.classes_, self.learner.order_)]
 
     def unit_of_weights(self, per: Literal["sd", "unit"] | None = None) -> str | None:
         """Return what the weights of numbers are per, None if there are none."""
-        parts = Parts.of(self.model)
-        if parts.weights[0] is None:
+        if self.parts.weights[0] is None:
             return None
-        unit = scale_of_features(parts).unit
+        unit = scale_of_features(self.parts).unit
         if per == "sd" and unit != "standard deviation":
             raise InputError(f"{self.path}: the model does not standardise numbers", hint="per")
         return "unit" if per == "unit" else unit
@@ -421,10 +407,9 @@ class LoadedModel:
         The words of a column are relative to their mean; numbers are as the learner takes them, or
         per unit of their column. For trees, the importances of the features.
         """
-        parts = Parts.of(self.model)
-        coef, units = parts.weights[0], np.ones(self.learner.n_features_in_)
+        coef, units = self.parts.weights[0], np.ones(self.learner.n_features_in_)
         if per_unit and coef is not None:
-            units = units_of_features(parts.steps, len(units))
+            units = units_of_features(self.parts.steps, len(units))
         if coef is None:
             coef = getattr(self.learner, "feature_importances_", None)
         if coef is None:

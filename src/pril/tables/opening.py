@@ -65,8 +65,8 @@ SVMLIGHT = (".svm", ".svmlight", ".libsvm")  # not tables: their columns have no
 
 STORES, WEB = ("s3", "gs", "abfs", "abfss"), ("http", "https")
 SECONDS = 60.0  # without an answer of a web server
-# In which Google's client tries again, some times over; by default a quarter of an hour. The second
-# is for finding a table: where there is no network, one is told so within 15 seconds.
+# For which Google's client tries again, a few times over; by default a quarter of an hour. The
+# second is for finding a table: without a network, the error comes within 15 seconds.
 STORE_SECONDS, LOOK_SECONDS = 30, 1
 
 
@@ -92,9 +92,9 @@ def open_table(
     """Open a table: a file, a folder, a glob, a URL, or - for standard input; read its columns.
 
     Standard input is copied to a temporary file, since it is read more than once. Without a format,
-    the suffix decides or, for standard input, the first bytes. `style` is that of CSV. What of it
-    was `asked` for, by its names, is refused for a table that has none; but numbers in `brackets`
-    have decimals and thousands in every format.
+    the suffix decides or, for standard input, the first bytes. `style` is how CSV is written. Its
+    aspects that the user `asked` for are refused for another format; but numbers in `brackets` have
+    decimals and thousands in every format.
     """
     name = "<stdin>" if place == "-" else place
     files, root = _find(place)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pril.bases.classifier import naming_rows
-from pril.bases.weights import class_weights, label_weights, read_weights
+from pril.bases.weights import class_weights, label_weights
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
@@ -36,7 +36,7 @@ from pril.likelihood.sums import MOST_DENSE
 from pril.online import learning
 from pril.tables.encoder import n_features_of
 from pril.tables.files import Table, TableError, Watcher
-from pril.tables.label_columns import Ends
+from pril.tables.label_columns import LabelEnds
 from pril.tables.opening import open_table
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import LEARN, Task
@@ -44,10 +44,10 @@ from pril.tables.training import Run
 
 log = logging.getLogger(__name__)
 
-# Memory that learning takes at its peak, with some to spare: bytes for each byte of the features of
-# the sample; for each row; and of a row for each fold, and for each booster that is kept. Of rows
-# outside the sample, a byte for each feature as well. Of tables with 20 features, of which a fifth
-# is held out, 98 bytes a row were measured for 3 million rows, and 232 for 1 million.
+# Memory that learning takes at its peak, with some to spare: PEAK bytes for each byte of the
+# features of the sample. A row takes ROW_BYTES, FOLD_BYTES for each fold, BOOSTER_BYTES for each
+# booster that is kept, and, outside the sample, a byte for each feature. Measured with 20 features
+# and a fifth held out: 98 bytes a row for 3 million rows, 232 for 1 million.
 PEAK, ROW_BYTES, FOLD_BYTES, BOOSTER_BYTES = 5, 100, 8, 40
 
 
@@ -75,7 +75,7 @@ def fit_table(
 ) -> Pipeline:
     """Learn from all rows of a table on disk, of any size, as ``pril fit`` does without a holdout.
 
-    The table is read in blocks. Of more than 200,000 rows, boosting keeps a byte for each cell.
+    The table is read in blocks. Boosting keeps a byte for each cell of more than 200,000 rows.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def fit_table(
     if model not in BY_COMMAND:
         raise InputError(f"model must be one of {', '.join(BY_COMMAND)}, not {shown(model)}")
     task = Task(
-        Ends(columns),
+        LabelEnds(columns),
         classes=None if classes is None else tuple(map(str, classes)),
         model=model,
         parameters=dict(parameters or {}),
@@ -264,8 +264,8 @@ def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> No
 class BoostingRun(Run):
     """A run that fits boosted trees to all rows.
 
-    Of a small table, all features are in memory. Of a larger one only a sample is, and the table is
-    read again for bins of all rows, a byte for each feature.
+    The features of a small table are all in memory. Of a larger one, those of a sample are, and it
+    is read again for the bins of all rows, a byte for each feature.
     """
 
     most_kept = MOST_SAMPLED
@@ -306,7 +306,7 @@ class BoostingRun(Run):
 
 def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | None]:
     """Return intervals of ranks, weights and groups of the rows to learn from."""
-    task, intervals = run.task, np.empty((n_rows, 2), dtype=np.int16)
+    task, intervals = run.task, np.zeros((n_rows, 2), dtype=np.int16)
     weight, n = np.ones(n_rows), 0
     groups: list[Any] = []
     for first, cells in _read_again(run, "reading labels", list(task.columns)):
@@ -316,11 +316,10 @@ def _labels_and_weights(run: Run, n_rows: int) -> tuple[Array, Array, Array | No
             given = task.read_weights(part.cells)
             groups.append(task.read_groups(part.cells))
             if given is not None:
-                weight[n : n + size] = read_weights(given, size)
+                weight[n : n + size] = given
             counts, labels = weight[n : n + size] > 0.0, run.labels.read(part.cells)
             with naming_rows(np.flatnonzero(counts)):
                 ranks = ranking.encode(labels.take(counts), run.model.order_)[1]
-            intervals[n : n + size] = 0
             intervals[n : n + size][counts] = ranks
         n += size
     return intervals, weight, np.concatenate(groups) if task.groups else None
@@ -339,26 +338,22 @@ class TableRows:
         self.run, self.chosen = run, chosen
         self.n_rows, self.is_scarce = int(chosen.sum()), True
 
-    def _numbered(self) -> Iterator[tuple[int, Array]]:
-        """Return the number of the first row of each part, and its features."""
-        run, reader, model, n_read, n_used = self.run, self.run.reader, self.run.model, 0, 0
-        for first, cells in _read_again(run, "reading features", reader.columns):
-            rows = run.task.part(LEARN, first, cells)
-            X, _, _ = reader.read(run.table, rows)
-            with run.table.naming_rows(rows.places):
-                X = model.engine.read(model, X, reset=False, min_rows=0).X
-            part = X[self.chosen[n_read : n_read + len(X)]]
-            yield n_used, part
-            n_read, n_used = n_read + len(X), n_used + len(part)
-
     def take(self, rows: Array) -> Array:
         """Return some rows, given by their numbers, ascending."""
-        some = np.empty((len(rows), self.run.model.n_features_in_))
-        for first, part in self._numbered():
+        some, first = np.empty((len(rows), self.run.model.n_features_in_)), 0
+        for part in self.parts():
             begin, end = np.searchsorted(rows, [first, first + len(part)])
             some[begin:end] = part[rows[begin:end] - first]
+            first += len(part)
         return some
 
     def parts(self) -> Iterator[Array]:
         """Return all rows, in parts of any size."""
-        return (part for _, part in self._numbered())
+        run, reader, model, n_read = self.run, self.run.reader, self.run.model, 0
+        for first, cells in _read_again(run, "reading features", reader.columns):
+            rows = run.task.part(LEARN, first, cells)
+            with run.table.naming_rows(rows.places):
+                X = reader.encoder.transform(rows.cells)
+                X = model.engine.read(model, X, reset=False, min_rows=0).X
+            yield X[self.chosen[n_read : n_read + len(X)]]
+            n_read += len(X)

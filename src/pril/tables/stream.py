@@ -39,7 +39,7 @@ from pril.tables.arrow import NUMBER, TEXT, read_words
 from pril.tables.checkpoints import Checkpoint, Finished, Position
 from pril.tables.encoder import (
     ColumnEncoder,
-    Moments,
+    ColumnMoments,
     RowEncoder,
     have_gaps,
     learn_cells,
@@ -117,8 +117,8 @@ class LineStream:
         self._engine, order = learner.engine, learner.order_
         self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
-        ignored = getattr(self.model.encoder, "left_out_", ())
-        self._codec = Codec(order, self.model.columns, self.names, self.options, ignored)
+        self._codec = Codec(order, self.names, self.options)
+        self._use_columns()
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""
@@ -195,7 +195,7 @@ class LineStream:
         encoder.words_, encoder.counts_ = encoder.words_ | words, encoder.counts_ | words
         encoder.left_out_ = list(encoder.left_out_)
         pairs = zip(encoder.moments_, no_moments(len(numbers)), strict=True)
-        encoder.moments_ = Moments(*map(np.concatenate, pairs))
+        encoder.moments_ = ColumnMoments(*map(np.concatenate, pairs))
         self._follow_columns()
         [row], n = self._codec.read([line]), len(encoder.numbers_)
         cells = json_lines.to_matrix([row[:n]], encoder.numbers_).T
@@ -206,9 +206,12 @@ class LineStream:
         if (features := _features_of(encoder)) != before:
             learning.set_features(self.model.learner, before, features)
 
+    def _use_columns(self) -> None:
+        self._codec.use_columns(self.model.columns, getattr(self.model.encoder, "left_out_", ()))
+
     def _follow_columns(self) -> None:
-        if self._codec.features != (columns := self.model.columns):
-            self._codec.use_columns(columns, getattr(self.model.encoder, "left_out_", ()))
+        if self._codec.features != self.model.columns:
+            self._use_columns()
 
     def warn_of_features(self) -> None:
         """Warn once of features of a growing model that say nothing of new rows."""
@@ -221,9 +224,8 @@ class LineStream:
             with suppress(RowError):  # a cell from before the column became a feature
                 column = [row[j] for row in cells]
                 if name not in encoder.words_:
-                    if looks_like_row_id(
-                        json_lines.to_matrix([column], [name] * len(column))[0], name
-                    ):
+                    numbers = np.frombuffer(json_lines.to_numbers(column, [name], 0))
+                    if looks_like_row_id(numbers, name):
                         row_ids.append(name)
                 elif share := hardly_alike(_words(column, name)):
                     unlike[name] = share
@@ -617,7 +619,7 @@ class StreamRun:
         first = self.errors.recent.rows + 1
 
         def warn(alarm: Alarm) -> None:
-            lines = [line for own in waiting if len(own.rank) for line in own.lines]
+            lines = [line for some in waiting if len(some.rank) for line in some.lines]
             self.warn(self._event(alarm, lines[labelled[alarm.row - first]]))
 
         self.errors.add(loss.tolist(), self.report, warn)

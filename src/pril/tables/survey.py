@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
 
-from pril.bases.weights import class_weights, label_weights
+from pril.bases.weights import class_weights, label_weights, read_weights
 from pril.core.arrays import Array
 from pril.core.registry import BY_COMMAND
 from pril.core.scikit import validate_params
@@ -28,11 +28,10 @@ from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows
 from pril.tables.files import Table, TableError, TableWarning, quote_columns
 from pril.tables.label_columns import (
-    Brackets,
+    BracketTexts,
     LabelColumns,
     LabelKind,
     Votes,
-    to_note,
     typed_classes,
 )
 
@@ -103,16 +102,15 @@ class Task:
         if self.weight is None:
             return None
         try:
-            weights: Array = arrow.read_numbers(block.column(self.weight), self.weight)
+            numbers = arrow.read_numbers(block.column(self.weight), self.weight)
         except RowError as error:
             hint = None if error.hint == "text" else error.hint  # words have no weight
             raise RowError(error.argument, error.row, error.reason, hint=hint) from None
-        good = np.isfinite(weights) & (weights >= 0.0)
-        if not good.all():
-            row = int(np.argmin(good))
-            reason = f"column {self.weight!r} is {weights[row]}, which is not a weight"
-            raise RowError("sample_weight", row, reason)
-        return weights
+        try:
+            return read_weights(numbers, len(numbers))
+        except RowError as error:
+            reason = f"column {self.weight!r}: {error.reason}"
+            raise RowError(error.argument, error.row, reason) from None
 
     def counting(self, block: pa.RecordBatch) -> Array:
         """Return which rows count: those whose weight is not zero."""
@@ -130,8 +128,7 @@ class Task:
         key = self.seed.to_bytes(8)
         digests = [blake2b(name.encode(), key=key) for name in words.dictionary.to_pylist()]
         bits = [int.from_bytes(group.digest()[:8]) >> 11 for group in digests]
-        numbers: Array = np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
-        return numbers
+        return np.array(bits, dtype=np.int64)[words.indices.to_numpy()]
 
     def uses(self, first: int, block: pa.RecordBatch) -> Array:
         """Return what each row of a block is for, of which the first one has this position."""
@@ -147,7 +144,7 @@ class Task:
         return np.where(learning, LEARN, np.where(number < self.holdout, EVALUATE, CALIBRATE))
 
     def part(self, use: int, first: int, block: pa.RecordBatch) -> Part:
-        """Return the rows for one use; of those that are not learned, the ones with a weight."""
+        """Return the rows for one use; those of weight zero can only be among those to learn."""
         chosen = self.uses(first, block) == use
         if use != LEARN:
             chosen &= self.counting(block)
@@ -207,10 +204,6 @@ class Task:
         check_promise(ranges)
         return ranges
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the task as JSON has it."""
-        return dict(to_note(self))
-
 
 # --- Which columns are features -------------------------------------------------------------------
 
@@ -257,15 +250,15 @@ def _check_names(table: Table, task: Task) -> None:
     labels, features = task.labels.columns, task.features or ()
     for name in (*task.columns, *features, *task.drop, *task.text):
         table.check_column(name)
-    for own, use in ((task.weight, "weight"), (task.groups, "group")):
-        if own in (*labels, *features):
+    for column, use in ((task.weight, "weight"), (task.groups, "group")):
+        if column in (*labels, *features):
             raise TableError(
-                f"{table.name}: the column {own!r} is the {use}, not a label or feature"
+                f"{table.name}: the column {column!r} is the {use}, not a label or feature"
             )
     for name in labels:
         if name in features:
             raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
-        if labels.count(name) > 1:  # of votes, the command refuses it
+        if labels.count(name) > 1:  # the command refuses it for votes
             both = f"{name!r} cannot be both the lower and the upper end"
             raise TableError(f"{table.name}: {both}", hint="label")
 
@@ -353,7 +346,7 @@ class LabelCounts:
 
     def __init__(self, columns: LabelColumns) -> None:
         self.columns = columns
-        # Of each label: how many rows have it, and of those to learn from; the first row.
+        # For each label: how many rows have it, how many to learn from have it, the first row.
         self.seen: dict[tuple[Any, ...], list[int]] = {}
         self.n_weightless = 0  # rows of weight zero: their labels do not count
         self._unlabelled = (None,) * len(columns.ends)
@@ -377,8 +370,7 @@ class LabelCounts:
             # A class may occur only among the votes that are left out: count its label zero times.
             self._count((vote, vote), 0, 0, first + int(counting[row]))
         self.n_weightless += int(np.count_nonzero(~used))
-        labelled: Array = used & labels.labelled()
-        return labelled
+        return used & labels.labelled()
 
     def _count(self, label: tuple[Any, ...], n: int, n_learned: int, row: int) -> None:
         entry = self.seen.setdefault(label, [0, 0, row])
@@ -418,7 +410,7 @@ class LabelCounts:
             raise TableError(f"{place}: no row{some} has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.columns
-        if isinstance(columns.kind, Brackets):
+        if isinstance(columns.kind, BracketTexts):
             texts = {cells[0]: row for cells, (_, _, row) in seen}
             with table.naming_rows(0, names):
                 columns = columns.settled(texts, table.other_place)

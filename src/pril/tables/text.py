@@ -91,7 +91,7 @@ def whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def line_blocks(stream: ByteStream) -> Iterator[bytes]:
     """Return the bytes of a stream in blocks of whole lines.
 
-    A line that is too long is a RowError about the first row after those that were returned.
+    A line that is too long raises a RowError about the first row after those that were returned.
     """
     pieces = iter(lambda: stream.read(READ_BYTES), b"")
     first = without_marks(next(pieces, b""))
@@ -233,7 +233,7 @@ USUAL_CSV = CsvStyle()
 class Transcoded:
     """The bytes of a stream of another encoding, as UTF-8.
 
-    What cannot be decoded is a RowError about the row after those that were returned.
+    What cannot be decoded raises a RowError about the row after those that were returned.
     """
 
     def __init__(self, stream: ByteStream, encoding: str) -> None:

@@ -23,8 +23,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from pril import __version__
-from pril.bases.classifier import OrdinalLearner, rate_rows
+from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array
+from pril.core.rating import Ratings
 from pril.core.registry import BY_COMMAND
 from pril.errors import InputError, shown
 from pril.labels import ranking
@@ -37,8 +38,8 @@ from pril.tables.arrow import NUMBER, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
 from pril.tables.files import Blocks, Table, TableError, TableWarning, Watcher, no_column
-from pril.tables.label_columns import CELLS, Brackets, LabelColumns, Votes, to_note
-from pril.tables.model import read_batch
+from pril.tables.label_columns import CELLS, BracketTexts, LabelColumns, Votes, to_note
+from pril.tables.model import rate_labelled
 from pril.tables.pipeline import Pipeline
 from pril.tables.survey import (
     CALIBRATE,
@@ -86,19 +87,18 @@ class RowReader(NamedTuple):
         """Rate rows that were kept apart."""
         result = HoldoutResult()
         if held_out.cells.num_rows:
-            intervals, rank, *_ = self._rate(table, model, held_out)
+            intervals, (rank, *_) = self._rate(table, model, held_out)
             result = result._replace(evaluation=Evaluation.of(intervals, rank))
         if calibrating.cells.num_rows:
-            intervals, _, scores, cut = self._rate(table, model, calibrating)
+            intervals, (_, scores, cut) = self._rate(table, model, calibrating)
             ranges = self.task.ranges(model)
             result = result._replace(calibration=Calibration.of(ranges, scores, cut, intervals))
         return result
 
-    def _rate(self, table: Table, model: OrdinalLearner, part: Part) -> tuple[Array, ...]:
+    def _rate(self, table: Table, model: OrdinalLearner, part: Part) -> tuple[Array, Ratings]:
         """Return the labels of some rows, and what the model says of them."""
         features, labels, _ = self.read(table, part)
-        batch = read_batch(model, features, labels)
-        return batch.intervals, *rate_rows(model, batch.rows)
+        return rate_labelled(model, features, labels)
 
 
 class HoldoutResult(NamedTuple):
@@ -165,7 +165,7 @@ class Run:
     Other runs survey, learn or check in another way.
     """
 
-    most_kept = math.inf  # rows to learn from; of a larger table, the survey keeps no cells
+    most_kept = math.inf  # rows to learn from; the survey of a larger table keeps no cells
 
     def __init__(self, table: Table, task: Task, progress: Watcher) -> None:
         self.table, self.task, self.progress = table, task, progress
@@ -315,7 +315,7 @@ class Run:
         log.info("rows: %d in blocks of %d", self.survey.rows, self.table.block_rows)
         log.info("labels: %s", ", ".join(task.labels.columns))
         log.info("classes: %s, %s", ranking.named(classes), self.labels.order)
-        if isinstance(task.labels, Brackets) and self.labels.edges:
+        if isinstance(task.labels, BracketTexts) and self.labels.edges:
             where = "from the texts" if task.labels.edges is None else "as given"
             log.info("edges: %s, %s", ", ".join(map(str, self.labels.edges)), where)
         if self.model.class_weight:
@@ -341,16 +341,16 @@ class Run:
 
     def learn(self) -> None:
         """Make passes, row by row."""
-        epochs, perfect = self.task.epochs, False
+        epochs, perfect, model, engine = self.task.epochs, False, self.model, self.model.engine
         while self.epoch < epochs and not perfect:
             blocks = self.blocks(again=self.epoch + 1 < epochs or self.task.keeps_rows_apart)
             for _, block in self.tracked(f"pass {self.epoch + 1}/{epochs}", blocks):
                 order = block.learning.shuffled(self.rng) if self.task.shuffle else None
                 with self.table.naming_rows(block.places):
-                    learning.go_on(self.model, block.learning, order=order)
+                    model.memory_ = engine.go_on(model.memory_, block.learning, order, None)
             self.epoch += 1
-            mistakes = self.model.n_mistakes_
-            perfect = mistakes == self.mistakes and self.model.engine.settles
+            mistakes = model.n_mistakes_
+            perfect = mistakes == self.mistakes and engine.settles
             self.row, self.mistakes = 0, mistakes
         reason = "no mistake in the last one" if perfect else "as many as asked for"
         log.info("passes: %d, %s", self.epoch, reason)
@@ -452,9 +452,8 @@ class Run:
 
     def origin(self) -> dict[str, Any]:
         """Return what identifies this run, for its checkpoint."""
-        task = self.task.to_dict()
-        origin = {"table": self.table.fingerprint(), "task": task, "version": __version__}
-        return origin | {"csv": self.table.style.to_note()}
+        table, csv = self.table.fingerprint(), self.table.style.to_note()
+        return {"table": table, "task": to_note(self.task), "version": __version__, "csv": csv}
 
     # --- Results ---
 
@@ -466,7 +465,7 @@ class Run:
         task, encoder, result = self.task, self.survey.encoder, self.held_out
         _, order, ranks, counts, _ = self.encoded_labels
         left_out = dict.fromkeys(encoder.left_out_, "too many words")
-        options = {name: value for name, value in task.to_dict().items() if name != "labels"}
+        options = {name: value for name, value in to_note(task).items() if name != "labels"}
         return {
             "table": self.table.name,
             "contents": self.table.contents(),

@@ -44,7 +44,7 @@ class TableWriter:
 
     def __init__(self, stream: IO[bytes], kind: str, style: CsvStyle = USUAL_CSV) -> None:
         self._stream = stream
-        self._kind = kind
+        self.kind = kind
         self._style = replace(style, delimiter="\t") if kind == "tsv" else style
         self._encoder = codecs.getincrementalencoder(self._style.encoding)()
         self._parquet: pa.parquet.ParquetWriter | None = None
@@ -57,9 +57,9 @@ class TableWriter:
             return
         for name, cells in added.items():
             block = block.append_column(name, cells)
-        if self._kind == "jsonl":
+        if self.kind == "jsonl":
             self._write_lines(["{}"] * block.num_rows, _objects(block))
-        elif self._kind == "parquet":
+        elif self.kind == "parquet":
             self._write_parquet(block)
         else:
             self._write_csv(block)
@@ -68,8 +68,8 @@ class TableWriter:
         """Write JSON objects; to each, add the keys of another one at the end."""
         lines = []
         for text, more in zip(texts, objects, strict=True):
-            own = text[1:-1].rstrip()
-            lines.append(f"{{{own}, {more[1:]}\n" if own else f"{more}\n")
+            inside = text[1:-1].rstrip()
+            lines.append(f"{{{inside}, {more[1:]}\n" if inside else f"{more}\n")
         self._stream.write("".join(lines).encode())
 
     def _write_parquet(self, batch: pa.RecordBatch) -> None:
