@@ -562,8 +562,8 @@ class Inference(Intervals):
             raise InputError("proportional odds are about two or more thresholds, and there is one")
         d = problem.d
         is_bounded = ~self.parts.learner.maximum_["unbounded"][:, :d].any(axis=0)
-        # All words of a column, which determine each other.
-        varies = (_frame_of_all(fitted.rows).scale > 0.0) & self._is_known[:d]
+        # Not the scale of the fit: all words of a column, which determine each other, are tested.
+        varies = (fitted.rows.moments.spread > 0.0) & self._is_known[:d]
         varies[[] if problem.offset is None else [problem.offset]] = False
         free = np.flatnonzero(varies & is_bounded)
         width = len(free) + 1
@@ -670,11 +670,6 @@ def _about_ranges(learner: OrderedLogit) -> str:
     )
 
 
-def _frame_of_all(rows: InMemory) -> Frame:
-    """Return a frame of all features, also of those that others determine."""
-    return Frame.of(rows.moments, [])
-
-
 def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, Array | None]:
     """Return the derivatives of a model with weights of its own at each threshold.
 
@@ -682,7 +677,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     robust. The information that is observed would be far off where a class has few rows.
     """
     rows, width, problem = fitted.rows, len(free) + 1, fitted.fit.problem
-    point, frame = problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    point, frame = problem.point(fitted.fit.maximum.x), Frame.of(rows.moments, [])
     ends, chances = problem.mechanism.kinds.ends, problem.mechanism.frequencies(rows.weights)[0]
     chances = np.where(rows.weights > 0.0, np.exp(chances), 0.0)  # of labels, given their classes
     cuts = np.concatenate([[-np.inf], point.theta, [np.inf]])
@@ -915,9 +910,9 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     1
     """
     less, more = (_compared(name, result) for name, result in (("small", small), ("large", large)))
-    same = ((less.rows, more.rows, part) for part in ("kind", "weight", "offset"))
-    if not np.array_equal(less.rows.kinds.ends, more.rows.kinds.ends) or not all(
-        _equal(getattr(a, part), getattr(b, part)) for a, b, part in same
+    if not (
+        np.array_equal(less.rows.kinds.ends, more.rows.kinds.ends)
+        and _agree(less.rows, more.rows, "kind", "weight", "offset")
     ):
         raise InputError(
             "small and large must be of the same rows, with the same labels, weights and offset, "
@@ -931,7 +926,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
             "small and large must have the same coarsening mechanism: say coarsening='random' or "
             "'offsets'"
         )
-    if less.is_sampled != more.is_sampled or not _equal(less.groups, more.groups):
+    if not _agree(less, more, "is_sampled", "groups"):
         raise InputError("small and large must have the same groups, and weights= of infer")
     within = _within(less, more, small)
     df = large.n_parameters - small.n_parameters
@@ -943,10 +938,9 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     return Test.of(max(2.0 * gain, 0.0), df)
 
 
-def _equal(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other)
+def _agree(one: object, other: object, *names: str) -> bool:
+    """Tell whether attributes are equal; they may be None."""
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def _compared(name: str, result: object) -> _Fitted:

@@ -151,9 +151,14 @@ class Kinds:
         return within.astype(np.float64)
 
     @cached_property
+    def steps(self) -> Array:
+        """How many classes each kind has beside the lowest one."""
+        return self.ends[:, 1] - self.ends[:, 0]
+
+    @property
     def exact(self) -> Array:
         """Whether each kind is one class."""
-        return self.ends[:, 0] == self.ends[:, 1]
+        return self.steps == 0
 
     def over_classes(self, values: Array) -> Array:
         """Return the sum over the kinds that contain each class."""
@@ -169,4 +174,4 @@ class Kinds:
 
     def evenly(self, weights: Array) -> Array:
         """Return the weights of the classes if each range is divided evenly."""
-        return self.over_classes(weights / (self.ends[:, 1] - self.ends[:, 0] + 1.0))
+        return self.over_classes(weights / (self.steps + 1.0))

@@ -27,7 +27,7 @@ from pril.learners.linear import LinearMixin
 from pril.likelihood import fitting
 from pril.likelihood.by_row import ByRow
 from pril.likelihood.chosen import Choice
-from pril.likelihood.errors import Errors, separated
+from pril.likelihood.errors import Errors, separated, squares_at
 from pril.likelihood.rows import Block, InMemory, Rows
 from pril.online import learning
 from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
@@ -403,7 +403,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             warnings.warn(reason, ConvergenceWarning, stacklevel=3)
         covariance = np.empty((0, 0))
         if errors.is_dense and n_numbers <= MOST_PARAMETERS:
-            covariance = errors.covariance(errors.squares(rows) if is_sampled else None)
+            squares = squares_at(found.problem, maximum.x, rows) if is_sampled else None
+            covariance = errors.covariance(squares)
         self.n_iter_ = maximum.n_iter + found.n_steps
         self.maximum_ = {
             "converged": maximum.converged and not is_separated,

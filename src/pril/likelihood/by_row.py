@@ -130,8 +130,8 @@ class ByRow:
         """
         kinds, weights, mechanism = rows.kinds, rows.weights, found.problem.mechanism
         low, high = kinds.ends.T
-        wide, exact = high - low > MOST_STEPS, high == low
-        sums = [weights.sum(), weights[~wide & ~exact].sum(), weights[wide].sum()]
+        wide, narrow = kinds.steps > MOST_STEPS, Offsets(kinds, 1.0).narrow
+        sums = [weights.sum(), weights[narrow].sum(), weights[wide].sum()]
         self.parts["labels"][:3] = each * np.array(sums)
         self.parts["kinds"][self._places(low, high)[~wide]] = each * weights[~wide]
         self.parts["chosen"][0] = BY_OFFSETS if mechanism.name == "offsets" else AT_RANDOM
