@@ -403,24 +403,24 @@ def test_predict_refuses_what_is_not_finite(cls, case):
 
 
 @pytest.mark.parametrize(
-    ("kind", "part", "position", "value", "message"),
+    ("kind", "part", "position", "value"),
     [
-        (csr_array, "indices", 3, 2, "column index values must be < 2"),
-        (csr_array, "indices", 3, -1, "column index values must be >= 0"),
-        (csc_array, "indices", 3, 3, "row index values must be < 3"),
-        (csr_array, "indptr", 0, 1, "index pointer should start with 0"),
-        (csr_array, "indptr", -1, 7, "Last value of index pointer"),
-        (csr_array, "indptr", 1, 5, "index pointer values must"),
-        (csc_array, "indptr", 1, 9, "index pointer values must"),
-        (coo_array, "row", 3, 3, "axis 0 index 3 exceeds matrix dimension 3"),
-        (coo_array, "col", 3, 2, "axis 1 index 2 exceeds matrix dimension 2"),
+        (csr_array, "indices", 3, 2),
+        (csr_array, "indices", 3, -1),
+        (csc_array, "indices", 3, 3),
+        (csr_array, "indptr", 0, 1),
+        (csr_array, "indptr", -1, 7),
+        (csr_array, "indptr", 1, 5),
+        (csc_array, "indptr", 1, 9),
+        (coo_array, "row", 3, 3),
+        (coo_array, "col", 3, 2),
     ],
 )
-def test_a_damaged_matrix_is_refused_before_it_is_read(kind, part, position, value, message):
+def test_a_damaged_matrix_is_refused_before_it_is_read(kind, part, position, value):
     """By itself, SciPy does not look at the indices: it would read memory that is not ours."""
     X = kind(X3)
     getattr(X, part)[position] = value
-    with pytest.raises(ValueError, match=f"X is damaged: {message}"):
+    with pytest.raises(ValueError, match="X is damaged: "):
         PRIL(classes=[1, 2, 3]).partial_fit(X, [1, 2, 3])
 
 
