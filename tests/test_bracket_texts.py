@@ -233,7 +233,7 @@ def test_spellings_of_one_bracket_are_equal(text):
 REFUSED = {
     "words": (["1-2", "many"], "row 1: 'many' cannot be read: it has no number; cor"),
     "twenty more": ([*"abcdefghijklmnopqrstu"], "row 19: 't', row 20: 'u'; correct"),
-    "too many": ([*"abcdefghijklmnopqrstuvw"], "row 20: 'u', and 2 other texts; correct"),
+    "too many": ([*"abcdefghijklmnopqrstuvw"], "row 20: 'u', and 2 more; correct"),
     "all of them": (["x", "1-2", "y", "x"], "row 0: 'x' .*nor can these be read: row 2: 'y'; correct"),
     "backwards": (["1-2", "5-3"], "row 1: '5-3' cannot be read: it ends below its start"),
     "an empty one": (["over 3 to under 3"], "row 0: .*no number is in it"),
@@ -685,3 +685,9 @@ def test_a_column_of_a_survey_becomes_probabilities_of_named_brackets():
 @pytest.mark.parametrize("numbers", [[0, 1, 2], ["0", "1", "2"]])
 def test_whole_numbers_one_apart_are_brackets_of_their_own(numbers):
     assert find_edges([*numbers, "3 or more"]).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_texts_that_mean_no_answer_must_be_texts():
+    assert np.isnan(from_brackets(["1-2", "2-3", "99"], missing="99")[2]).all()
+    with pytest.raises(TypeError, match=r"missing must hold texts, got \[99\]"):
+        from_brackets(["1-2", "2-3", "99"], missing=[99])

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import by_class, dense_rows, naming_rows
 from pril.bases.intervals import Intervals
-from pril.bases.parts import Parts, reference_of_words, units_of_features
+from pril.bases.parts import Parts, reference_of_words, units_of_features, wrong_model
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
+from pril.core.coarsening import Kinds
 from pril.core.scikit import safe_indexing
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
@@ -188,10 +189,8 @@ def cross_val_proba(
     parts = Parts.of(estimator)
     learner = parts.learner
     if parts.is_frozen or not hasattr(learner, "predict_proba"):
-        raise InputTypeError(
-            "estimator must be a learner of pril with predict_proba, such as OrderedLogit, or a "
-            f"Pipeline that ends in one, got {type(learner).__name__}"
-        )
+        what = "estimator must be a learner of pril with predict_proba, such as OrderedLogit"
+        raise wrong_model(what, estimator)
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), learner.classes)
     rank = intervals[:, 0]
@@ -415,10 +414,10 @@ def bootstrap(
     Fit with ``alpha=0`` for weights of maximum likelihood. :func:`pril.inference.infer` finds
     their errors without samples.
 
-    The intervals are percentiles, corrected for bias (Efron, 1981). Those of 95 % held the true
-    number in 94 to 97 % of 400 studies of 60 to 150 rows each, thresholds at the ends of the scale
-    in 92 % of those of 60. With fewer than about 30 groups they are too narrow, as those of any
-    method that assumes many groups.
+    The intervals are percentiles, corrected for bias (Efron, 1981). In 400 simulated studies of 60
+    to 150 rows, intervals of 95 % held the true number in 94 to 97 % of the studies; with 60 rows,
+    those of the outermost thresholds did so in 92 %. With fewer than about 30 groups the intervals
+    are too narrow, as with any method that assumes many groups.
 
     Examples
     --------
@@ -434,10 +433,7 @@ def bootstrap(
     """
     parts = Parts.of(estimator)
     if parts.is_frozen or not hasattr(parts.learner, "marginal_effects"):
-        raise InputTypeError(
-            "estimator must be an OrderedLogit, or a Pipeline that ends in one, got "
-            f"{type(parts.learner).__name__}"
-        )
+        raise wrong_model("estimator must be an OrderedLogit", estimator)
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
     weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))
@@ -484,7 +480,7 @@ def bootstrap(
         sd=np.concatenate([sd, np.full(len(labels) - 1, np.nan), np.repeat(sd, len(labels))]),
         level=draws.level,
         drawn_from=f"{len(draws.rows):,} {kind}",
-        reference=reference_of_words(parts, "reference"),
+        reference=reference_of_words(parts),
     )
     _warn_of_rare_words(result, names)
     return result
@@ -506,9 +502,7 @@ def _warn_of_rare_words(result: BootstrapResult, names: list[str]) -> None:
 
 def _classes_in(intervals: NDArray[np.int64], n_classes: int) -> NDArray[np.bool_]:
     """Return which classes some label includes."""
-    begun = np.bincount(intervals[:, 0], minlength=n_classes + 1)
-    ended = np.bincount(intervals[:, 1] + 1, minlength=n_classes + 1)
-    return np.cumsum(begun - ended)[:-1] > 0
+    return Kinds.of(intervals, n_classes)[0].inside.max(axis=0) > 0.0
 
 
 def _feature_sd(

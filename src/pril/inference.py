@@ -17,11 +17,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import dense_rows
 from pril.bases.intervals import Intervals
-from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
+from pril.bases.parts import (
+    Parts,
+    reference_of_words,
+    scale_of_features,
+    units_of_features,
+    wrong_model,
+)
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
-from pril.core.links import Sides
+from pril.core.links import Sides, between_cuts
 from pril.core.rows import batches
 from pril.core.words import aligned, html_table
 from pril.errors import InputError, InputTypeError, shown
@@ -38,7 +44,7 @@ from pril.likelihood.errors import (
     vanished,
     without_rows,
 )
-from pril.likelihood.fitting import SeenClasses
+from pril.likelihood.fitting import REDUNDANT, SeenClasses
 from pril.likelihood.mechanisms import Free, Mechanism
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
@@ -56,12 +62,11 @@ __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likel
 
 
 MAX_ERRORS_AWAY = 0.01  # standard errors from a model to the maximum of its rows
-TINY = 1e-300
-MIN_SHOWN_P = 1e-4  # that is shown
+TINY = 1e-300  # divides in place of zero; its inverse is finite
+MIN_SHOWN_P = 1e-4  # smaller p-values are printed as "< 0.0001"
 MAX_STEPS = 100  # to the maximum of a model that is compared
-MAX_ROWS = 1 << 12  # whose features are compared at once
-MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds
-REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
+MAX_ROWS = 1 << 12  # whose features are compared at once: it bounds memory only
+MAX_GENERAL = 1000  # weights and thresholds without proportional odds: their matrix is dense
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
 SCALES = {
@@ -87,11 +92,11 @@ class Test:
     Attributes
     ----------
     statistic : float
-        What has a chi-squared distribution if the hypothesis is true.
+        It has a chi-squared distribution if the hypothesis is true.
     df : int
-        Its degrees of freedom.
+        Degrees of freedom of that distribution.
     p : float
-        How often it is at least as large then; NaN if there is nothing to test.
+        How likely a statistic at least as large is then; NaN if there is nothing to test.
     """
 
     __test__ = False  # for pytest, which collects classes of this name
@@ -169,7 +174,7 @@ class _Fitted:
     @property
     def n_groups(self) -> int:
         """How many groups there are; rows, if they are in none."""
-        used = self.rows.weight > 0.0
+        used = self.rows.whole.weight > 0.0
         return int(used.sum()) if self.groups is None else len(np.unique(self.groups[used]))
 
     def squares(self, problem: fitting.Problem, x: Array) -> Array | None:
@@ -257,12 +262,12 @@ class Inference(Intervals):
 
     @property
     def p(self) -> NDArray[np.float64]:
-        """How often z is at least as far from zero if the true number is zero."""
+        """How likely it is that z is at least as far from zero if the true number is zero."""
         return 2.0 * ndtr(-np.abs(self.z))
 
     @property
     def aic(self) -> float | None:
-        """Akaike's information criterion; None if errors are robust: rows are not draws then."""
+        """Akaike's information criterion; None if errors are robust, as rows are not draws then."""
         return None if self.is_robust else 2.0 * self.n_parameters - 2.0 * self.loglik
 
     @property
@@ -273,7 +278,7 @@ class Inference(Intervals):
 
     @property
     def mcfadden(self) -> float | None:
-        """McFadden's R²: the share of the log-likelihood that features explain; None: unknown."""
+        """McFadden's R², what features explain of the log-likelihood; None if it is unknown."""
         return 1.0 - self.loglik / self.loglik_null if self.loglik_null else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -462,7 +467,7 @@ class Inference(Intervals):
     def _expected(self, features: Array, values: Array, mean: csr_array) -> Iterator[Array]:
         """Yield means of numbers of the classes, their errors, and the ends of intervals."""
         below, above, density, _ = self._sides(features)
-        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
+        p = between_cuts(below.T, above.T).T
         d, columns = features.shape[1], []
         for number in values:
             steps = np.diff(number)
@@ -507,7 +512,7 @@ class Inference(Intervals):
         """
         rows = self._needed("marginal_effects()").rows if X is None else None
         features = self._features("marginal effects", X, rows)
-        weight = np.ones(len(features)) if rows is None else rows.weight
+        weight = np.ones(len(features)) if rows is None else rows.whole.weight
         if rows is None and sample_weight is not None:
             weight = read_weights(sample_weight, len(features))
         if not weight.any():
@@ -536,11 +541,10 @@ class Inference(Intervals):
     def proportional_odds(self) -> ProportionalOdds:
         """Test whether the weights are the same at each threshold, as the model assumes.
 
-        It is a score test: how far the derivatives of the likelihood by weights of each threshold
-        are from zero, beside what is expected, or their spread over groups or rows if errors are
-        robust. Labels are
-        exact, or ranges at random. A model that has learned how classes become ranges is refused:
-        this can hide or feign a weight that changes.
+        It is a score test. It compares the derivatives of the likelihood by the weights of each
+        threshold with their information or, if errors are robust, with their spread over groups or
+        rows. Labels must be exact, or ranges at random. A model that has learned how classes become
+        ranges is refused, because the mechanism can hide or feign a weight that changes.
 
         Returns
         -------
@@ -562,8 +566,8 @@ class Inference(Intervals):
             raise InputError("proportional odds are about two or more thresholds, and there is one")
         d = problem.d
         is_bounded = ~self.parts.learner.maximum_["unbounded"][:, :d].any(axis=0)
-        # All words of a column, which determine each other.
-        varies = (_frame_of_all(fitted.rows).scale > 0.0) & self._is_known[:d]
+        # Not the scale of the fit: all words of a column, which determine each other, are tested.
+        varies = (fitted.rows.moments.spread > 0.0) & self._is_known[:d]
         varies[[] if problem.offset is None else [problem.offset]] = False
         free = np.flatnonzero(varies & is_bounded)
         width = len(free) + 1
@@ -596,17 +600,10 @@ class Inference(Intervals):
         *numbers: Array,
     ) -> Intervals:
         """Return numbers of rows, or of what there is a row for, and of parts of these."""
-        estimate, std_error, lower, upper = numbers
+        of_numbers: dict[str, Any] = dict(zip(Intervals.NUMBERS, numbers, strict=True))
+        terms, level, unit = [*product(rows, parts)], self.level, self.unit
         return Intervals(
-            kind=kind,
-            columns=columns,
-            terms=[*product(rows, parts)],
-            level=self.level,
-            unit=self.unit,
-            estimate=estimate,
-            std_error=std_error,
-            lower=lower,
-            upper=upper,
+            kind=kind, columns=columns, terms=terms, level=level, unit=unit, **of_numbers
         )
 
     @property
@@ -630,15 +627,15 @@ class Inference(Intervals):
         learner = self.parts.learner
         if rows is None:
             return dense_rows(learner, self.parts.transform(X)) - _means(learner)
-        features = rows.X.toarray() if issparse(rows.X) else rows.X
-        return np.asarray(features, dtype=np.float64) - _means(learner)
+        features = rows.whole.X
+        dense = features.toarray() if issparse(features) else features
+        return np.asarray(dense, dtype=np.float64) - _means(learner)
 
     def _sides(self, features: Array) -> Sides:
         """Return P(y < k) of each row and cut, and what belongs to it."""
         learner, means = self.parts.learner, _means(self.parts.learner)
         cut = np.concatenate([[-np.inf], learner.thresholds_ - means @ learner.coef_, [np.inf]])
-        found: Sides = learner.link_function.sides(cut - (features @ learner.coef_)[:, np.newaxis])
-        return found
+        return learner.link_function.sides(cut - (features @ learner.coef_)[:, np.newaxis])
 
     def _needed(self, what: str) -> _Fitted:
         if self.fitted is None:
@@ -670,11 +667,6 @@ def _about_ranges(learner: OrderedLogit) -> str:
     )
 
 
-def _frame_of_all(rows: InMemory) -> Frame:
-    """Return a frame of all features, also of those that others determine."""
-    return Frame.of(rows.moments, [])
-
-
 def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, Array | None]:
     """Return the derivatives of a model with weights of its own at each threshold.
 
@@ -682,12 +674,12 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     robust. The information that is observed would be far off where a class has few rows.
     """
     rows, width, problem = fitted.rows, len(free) + 1, fitted.fit.problem
-    point, frame = problem.point(fitted.fit.maximum.x), _frame_of_all(rows)
+    point, frame = problem.point(fitted.fit.maximum.x), Frame.of(rows.moments, [])
     ends, chances = problem.mechanism.kinds.ends, problem.mechanism.frequencies(rows.weights)[0]
     chances = np.where(rows.weights > 0.0, np.exp(chances), 0.0)  # of labels, given their classes
     cuts = np.concatenate([[-np.inf], point.theta, [np.inf]])
     information = np.zeros((n_cuts + 2, width, n_cuts + 2, width))
-    code = np.arange(len(rows.kind)) if fitted.groups is None else fitted.groups
+    code = np.arange(rows.whole.n_rows) if fitted.groups is None else fitted.groups
     n_groups = int(code.max()) + 1
     added, start = np.zeros((n_groups if fitted.is_robust else 1, n_cuts + 2, width)), 0
     for block in rows.blocks:
@@ -712,7 +704,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     by_group: Array = added[:, 1:-1].reshape(len(added), n)
     squares = None
     if fitted.is_robust:
-        used = len(np.unique(code[rows.weight > 0.0]))
+        used = len(np.unique(code[rows.whole.weight > 0.0]))
         squares = by_group.T @ by_group * (used / (used - 1.0))
     return by_group.sum(axis=0), information[1:-1, :, 1:-1].reshape(n, n), squares
 
@@ -843,10 +835,7 @@ def infer(
     parts = Parts.of(model)
     learner = parts.learner
     if not hasattr(learner, "marginal_effects"):
-        raise InputTypeError(
-            "model must be an OrderedLogit, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
-        )
+        raise wrong_model("model must be an OrderedLogit", model)
     check_is_fitted(learner)
     level = check_level(level)
     if per not in ("unit", "sd"):
@@ -864,7 +853,7 @@ def infer(
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
-            known = learner.maximum_ if len(learner.covariance_) else {}
+            known, _ = learner.maximum_, learner.covariance_  # which says why there is none
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
         inner, kept = known["covariance"], "sampling" if known["sampled"] else "counts"
@@ -915,9 +904,9 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     1
     """
     less, more = (_compared(name, result) for name, result in (("small", small), ("large", large)))
-    same = ((less.rows, more.rows, part) for part in ("kind", "weight", "offset"))
-    if not np.array_equal(less.rows.kinds.ends, more.rows.kinds.ends) or not all(
-        _equal(getattr(a, part), getattr(b, part)) for a, b, part in same
+    if not (
+        np.array_equal(less.rows.kinds.ends, more.rows.kinds.ends)
+        and _agree(less.rows.whole, more.rows.whole, "kind", "weight", "offset")
     ):
         raise InputError(
             "small and large must be of the same rows, with the same labels, weights and offset, "
@@ -931,7 +920,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
             "small and large must have the same coarsening mechanism: say coarsening='random' or "
             "'offsets'"
         )
-    if less.is_sampled != more.is_sampled or not _equal(less.groups, more.groups):
+    if not _agree(less, more, "is_sampled", "groups"):
         raise InputError("small and large must have the same groups, and weights= of infer")
     within = _within(less, more, small)
     df = large.n_parameters - small.n_parameters
@@ -943,10 +932,9 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     return Test.of(max(2.0 * gain, 0.0), df)
 
 
-def _equal(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other)
+def _agree(one: object, other: object, *names: str) -> bool:
+    """Tell whether attributes are equal; they may be None."""
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def _compared(name: str, result: object) -> _Fitted:
@@ -963,13 +951,14 @@ def _compared(name: str, result: object) -> _Fitted:
 
 def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
     """Return what the features of a model are by those of a larger one, each in its frame."""
-    frames = less.fit.problem.frame, more.fit.problem.frame
-    d = len(frames[1].scale)
-    products = np.zeros((d + len(frames[0].scale),) * 2)
-    for some in batches(len(less.rows.kind), MAX_ROWS):
-        parts = (frames[1].view(more.rows.X[some]), frames[0].view(less.rows.X[some]))
-        Z = np.hstack([part.dense() for part in parts])
-        products += (Z * less.rows.weight[some, np.newaxis]).T @ Z
+    frames = more.fit.problem.frame, less.fit.problem.frame
+    d = more.fit.problem.d
+    products = np.zeros((d + less.fit.problem.d,) * 2)
+    for some in batches(less.rows.whole.n_rows, MAX_ROWS):
+        blocks = more.rows.whole.take(some), less.rows.whole.take(some)
+        views = (frame.view(block.X) for frame, block in zip(frames, blocks, strict=True))
+        Z = np.hstack([view.dense() for view in views])
+        products += (Z * blocks[0].weight[:, np.newaxis]).T @ Z
     by = np.linalg.lstsq(products[:d, :d], products[:d, d:], rcond=REDUNDANT**2)[0]
     own = np.diagonal(products)[d:]
     left = (
@@ -1011,8 +1000,7 @@ def _at_zero(covariance: Array, means: Array) -> Array:
     move, d = np.eye(len(covariance)), len(means)
     move[d:, :d] = np.outer(np.diagonal(covariance)[d:] > 0.0, means)
     every = csr_array(move)
-    moved: Array = every @ covariance @ every.T
-    return moved
+    return every @ covariance @ every.T
 
 
 def _fit_again(
@@ -1112,7 +1100,7 @@ def _inference(
         n=known["rows"] if is_sampled else known["weight"],
         n_parameters=known["parameters"],
         unit="standard deviation" if per == "sd" else "unit",
-        reference=reference_of_words(parts, "reference"),
+        reference=reference_of_words(parts),
         remarks=_remarks(parts, known, has_none),
         is_robust=is_sampled if fitted is None else fitted.is_robust,
         parts=parts,

@@ -17,10 +17,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases import classifier
-from pril.bases.parts import Parts, learns
+from pril.bases.parts import Parts, learns, wrong_model
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
-from pril.errors import InputError, InputTypeError, RowError, shown
+from pril.errors import InputError, RowError, shown
 from pril.labels import ranking
 from pril.labels.resampling import Groups, read_groups
 
@@ -28,8 +28,9 @@ __all__ = ["PredictionRanges"]
 
 
 GUARANTEES = ("exact", "contain", "touch")
-FEWEST_TO_COMPARE = 20  # rows with an exact label, and with a range, to tell which are easier
-RARE, EASIER = 0.001, 0.55  # p-value, and share of pairs, from which they are
+# Exact labels count as easier than ranges if there are this many rows of both, if the p-value is
+# smaller, and if the score is farther from all thresholds in a larger share of the pairs.
+MIN_ROWS_TO_COMPARE, MAX_P_EASIER, MIN_SHARE_EASIER = 20, 0.001, 0.55
 CLASS = "class"  # what ranges are by if not by a column
 
 
@@ -474,13 +475,13 @@ def _warn_if_easier(rows: Calibration) -> None:
     distribution, and the test of Mann and Whitney fails once in a thousand times.
     """
     n_pairs = len(rows.depth) * len(rows.others)
-    if min(len(rows.depth), len(rows.others)) < FEWEST_TO_COMPARE:
+    if min(len(rows.depth), len(rows.others)) < MIN_ROWS_TO_COMPARE:
         return
     from scipy.stats import mannwhitneyu
 
     test = mannwhitneyu(rows.depth, rows.others, alternative="greater", method="asymptotic")
     share = test.statistic / n_pairs
-    if test.pvalue < RARE and share > EASIER:
+    if test.pvalue < MAX_P_EASIER and share > MIN_SHARE_EASIER:
         warnings.warn(
             "rows with an exact label are easier than those whose label is a range: the score is "
             f"farther from all thresholds in {share:.0%} of the pairs. guarantee='exact' then "
@@ -663,8 +664,5 @@ def learner_of(estimator: BaseEstimator) -> Any:
     """Return the learner that an estimator is or ends in."""
     learner = Parts.of(estimator).learner
     if not isinstance(learner, classifier.ThresholdMixin):
-        raise InputTypeError(
-            "estimator must be a learner with thresholds, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
-        )
+        raise wrong_model("estimator must be a learner with thresholds", estimator)
     return learner

@@ -44,12 +44,12 @@ __all__ = ["report"]
 
 N_WORST = 10  # rows in the table of the worst
 N_CELLS = 6  # columns of them that are shown
-N_WEIGHTS = 10
+N_WEIGHTS = 10  # the largest, in the picture or table of weights
 N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
 LONGEST_CELL, LONGEST_NOTE = 60, 400  # characters
 LABEL_KINDS = {"brackets": "brackets as text", "ranges": "ranges as text"}
-N_RESAMPLES = 1000  # of the rows, for intervals of differences
+N_RESAMPLES = 1000  # of the rows, for intervals of differences: their ends have two digits
 
 
 def report(
@@ -112,8 +112,7 @@ def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
     if hasattr(X, "tocsr"):
         part = X.tocsr()[rows]
         cells = [f"{j}:{value:g}" for j, value in zip(part.indices, part.data, strict=True)]
-        ends = pairwise(part.indptr)
-        return [{"features": " ".join(cells[start:stop])} for start, stop in ends]
+        return [{"features": " ".join(cells[start:stop])} for start, stop in pairwise(part.indptr)]
     if hasattr(X, "to_pylist"):  # of Arrow
         return X.take(rows).to_pylist()
     part = safe_indexing(X, rows)

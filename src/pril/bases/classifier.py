@@ -249,8 +249,7 @@ class ThresholdMixin:
         scores : ndarray of shape (n_samples,)
             Comparable to `thresholds_`.
         """
-        rows = rows_to_rate(self, X)
-        return rate_in_batches(self, rows, lambda rated, _: rated.scores[:, 0])
+        return rate_in_batches(self, rows_to_rate(self, X), lambda rated, _: rated.scores[:, 0])
 
     def decision_function(self: Any, X: FeaturesLike) -> Array:
         """Return how far each score lies inside each class.
@@ -295,9 +294,6 @@ class ProbabilityMixin:
     def median(self) -> float:
         """The median of the link. A score is compared with thresholds less this."""
         return float(self.link_function.quantile(np.array(0.5)))
-
-    def _below(self, scores: Array, cut: Array) -> Array:
-        return self.link_function.sides(cut - scores + self.median).below
 
     def log_chances(self, scores: Array, cut: Array) -> Array:
         """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
@@ -377,7 +373,11 @@ class ProbabilityMixin:
         array([[1., 1., 1.],
                [0., 0., 1.]])
         """
-        return self._from_scores(X, lambda scores, cut: self._below(scores, cut[1:]))
+
+        def cumulate(scores: Array, cut: Array) -> Array:
+            return self.link_function.sides(cut[1:] - scores + self.median).below
+
+        return self._from_scores(X, cumulate)
 
     def posterior(self, X: FeaturesLike, y: LabelsLike) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.
@@ -411,7 +411,7 @@ class ProbabilityMixin:
         logs = self._from_scores(X, self.log_chances)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)
         ranking.check_length(intervals, logs)
-        chances = self._label_chances(intervals)
+        chances = self._label_chances(np.maximum(intervals, 0))
         chances[~ranking.is_labelled(intervals)] = 1.0
         with np.errstate(divide="ignore"):
             joint = logs + np.log(chances)

@@ -25,7 +25,7 @@ OFFSETS = ((0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
 MOST_STEPS = max(down + up for down, up in OFFSETS)  # of a narrow range, from end to end
 LEAST_OVERLAP = 0.1  # of kinds of ranges, for streams to believe in offsets
 LEAST_SEEN = 0.1  # of the rows that offsets would give a kind of range; with less it is missing
-TINY = 1e-12
+TINY = 1e-12  # a share that counts as zero where it divides
 
 
 # --- What a fitted model says --------------------------------------------------------------------
@@ -118,8 +118,7 @@ class Coarsening:
 
 def offset_name(down: int, up: int) -> str:
     """Return an offset in words."""
-    ends = [f"{n} {name}" for n, name in ((down, "down"), (up, "up")) if n]
-    return " and ".join(ends)
+    return " and ".join(f"{n} {name}" for n, name in ((down, "down"), (up, "up")) if n)
 
 
 # --- Kinds of labels --------------------------------------------------------------
@@ -151,9 +150,14 @@ class Kinds:
         return within.astype(np.float64)
 
     @cached_property
+    def steps(self) -> Array:
+        """How many classes each kind has beside the lowest one."""
+        return self.ends[:, 1] - self.ends[:, 0]
+
+    @property
     def exact(self) -> Array:
         """Whether each kind is one class."""
-        return self.ends[:, 0] == self.ends[:, 1]
+        return self.steps == 0
 
     def over_classes(self, values: Array) -> Array:
         """Return the sum over the kinds that contain each class."""
@@ -169,4 +173,4 @@ class Kinds:
 
     def evenly(self, weights: Array) -> Array:
         """Return the weights of the classes if each range is divided evenly."""
-        return self.over_classes(weights / (self.ends[:, 1] - self.ends[:, 0] + 1.0))
+        return self.over_classes(weights / (self.steps + 1.0))

@@ -1,8 +1,8 @@
 """From rows to scores, ranks and probabilities, in NumPy: nothing is compiled to predict.
 
-A row has the same score, bit for bit, in whatever batch it is, and in a stream (`types.Cells`). The
-loop adds up in another order: the score that it records before it learns a row may differ in the
-last bit. Ties are decided as in the loop.
+A row has the same score, bit for bit, in whatever batch it is, and in a stream
+(`loop_types.Cells`). The loop adds up in another order: the score that it records before it learns
+a row may differ in the last bit. Ties are decided as in the loop.
 
 The ordered logit: ``P(y <= i) = 1 / (1 + exp(f - theta_i))`` for a score f and thresholds theta.
 
@@ -17,8 +17,8 @@ which is written in three ways. Files for ONNX have the second one.
   threshold, none that overflows.
 - ``sigma(cut[y + 1] - f) sigma(f - cut[y]) (1 - exp(cut[y] - cut[y + 1]))``: a product, so
   that logarithms are exact in the tails too, see `links.Logit`.
-- `odds_of` and `exp_of`, and `compiled.write_likelihoods`, for boosting: one exponential for each
-  row, and the same product.
+- `odds_of` and `exp_of`, with which `learners.boosting.compiled` needs one exponential for each
+  row.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from pril.core import loop_types as types
 from pril.core.arrays import Array, named
 from pril.core.links import LINKS
 from pril.core.loop_types import Csr, Rows
-from pril.core.rows import batches, n_rows
-from pril.errors import RowError
+from pril.core.rows import batches, check_cells, n_rows
+from pril.errors import InputError, InputTypeError, RowError, refusing
 
 # How much is rated at once, and stays in the processor's cache.
 CELLS = 1 << 18  # of X
@@ -191,10 +192,23 @@ def exp_of(scores: Array) -> Array:
     return np.exp(e, out=e)
 
 
-def check_probabilities(proba: Array, name: str) -> None:
-    """Refuse rows that are not probabilities of classes."""
-    rounding = np.sqrt(np.finfo(proba.dtype if proba.dtype.kind == "f" else np.float64).eps)
+def read_probabilities(P: ArrayLike, name: str, n_classes: int, hint: str = "") -> Array:
+    """Return probabilities of classes as floats, a row each; refuse what is none."""
+    check_cells(P, name)
+    with refusing():
+        proba = np.asarray(P)
+    if proba.dtype.kind not in "biuf":
+        raise InputTypeError(f"{name} must hold numbers, got {proba.dtype}")
+    if proba.dtype.kind != "f":
+        proba = proba.astype(np.float64)
+    if proba.ndim != 2 or proba.shape[1] != n_classes:
+        raise InputError(
+            f"{name} must have a column for each of the {n_classes} classes, got shape "
+            f"{proba.shape}{hint}"
+        )
+    rounding = np.sqrt(np.finfo(proba.dtype).eps)
     good = (proba >= -rounding).all(axis=1) & (np.abs(proba.sum(axis=1) - 1.0) <= rounding)
     if not good.all():
         t = int(np.argmin(good))
         raise RowError(name, t, f"{named(proba[t])} are not probabilities that add up to 1")
+    return proba

@@ -54,7 +54,7 @@ class Choice(NamedTuple):
     def fits(self, n_classes: int) -> bool:
         """Tell whether the numbers are those of a mechanism."""
         mechanism = self.restored(n_classes)
-        n_cells = int((self.ends[:, 1] - self.ends[:, 0] + 1).sum())
+        n_cells = int((mechanism.kinds.steps + 1).sum())
         if isinstance(mechanism, Free):
             return len(self.target) == n_cells and len(self.phi) in (0, len(mechanism.learned))
         return len(self.phi) == (4 if isinstance(mechanism, Offsets) else 0)

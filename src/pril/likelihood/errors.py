@@ -16,13 +16,14 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, solve_triangular
+from scipy.linalg import LinAlgError, eigh, solve_triangular
 from scipy.sparse import csr_array
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
+from pril.core.words import some_of
 from pril.errors import shown
 from pril.likelihood.fitting import Fit, Problem, SeenClasses
 from pril.likelihood.mechanisms import Random
@@ -57,14 +58,9 @@ def separated(names: list[Any], growing: Array, order: Array, ends: Array) -> st
     one = len(features) == 1
     verb, own = ("separates", "its weight grows") if one else ("separate", "their weights grow")
     return (
-        f"feature{'s' * (not one)} {_listed(features)} {verb} rows of label {_listed(labels)} from "
-        f"others, so that {own} without bound"
+        f"feature{'s' * (not one)} {some_of(features, MOST_LISTED)} {verb} rows of label "
+        f"{some_of(labels, MOST_LISTED)} from others, so that {own} without bound"
     )
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MOST_LISTED
-    return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def without_rows(kinds: Kinds, weights: Array) -> Array:
@@ -95,8 +91,7 @@ def free_numbers(problem: Problem, x: Array) -> Any:
 
 def in_free_numbers(free: csr_array, numbers: Array) -> Array:
     """Return numbers, in columns, as those that rows determine."""
-    found: Array = (free.T @ numbers) / free.sum(axis=0)[:, np.newaxis]
-    return found
+    return (free.T @ numbers) / free.sum(axis=0)[:, np.newaxis]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +127,7 @@ class Errors:
     @cached_property
     def information(self) -> Array:
         """The information of what rows determine."""
-        found: Array = self.free.T @ self.fit.maximum.sums.information.dense() @ self.free
-        return found
+        return self.free.T @ self.fit.maximum.sums.information.dense() @ self.free
 
     @cached_property
     def aliases(self) -> Array:
@@ -169,7 +163,8 @@ class Errors:
         if products is None or len(used) == 0 or len(self._point.theta) == 0:
             return nothing
         d, whole = len(used), self.information
-        follow = -_solved(whole[d:, d:], whole[d:, :d])  # how all others follow the weights
+        root = _inverse_root(whole[d:, d:])
+        follow = -root @ (root.T @ whole[d:, :d])  # how all others follow the weights
         products = products[np.ix_(used, used)]
         values, vectors = eigh(whole[:d, :d] + whole[:d, d:] @ follow, products)
         least = max(SEPARATED, ALL_SEPARATED / problem.rows.n_rows)
@@ -212,8 +207,7 @@ class Errors:
             rest = np.linalg.qr(size[:, np.newaxis] * own, mode="complete")[0][:, own.shape[1] :]
             rest /= size[:, np.newaxis]
             basis, information = basis @ rest, rest.T @ information @ rest
-        root: Array = basis @ _inverse_root(information)
-        return root
+        return basis @ _inverse_root(information)
 
     @with_one_blas_thread
     def covariance(self, squares: Array | None = None) -> Array:
@@ -223,17 +217,13 @@ class Errors:
             root = root @ _root_of(self._root.T @ squares @ self._root)
         return root @ root.T
 
-    def squares(self, rows: Rows, groups: Array | None = None) -> Array:
-        """Return the sum of squares of what rows add to the gradient, or groups of rows.
-
-        It is multiplied by G / (G - 1), for G groups. `groups` has the number of each row's group,
-        of rows in memory.
-        """
-        return squares_at(self.fit.problem, self.fit.maximum.x, rows, groups)
-
 
 def squares_at(problem: Problem, x: Array, rows: Rows, groups: Array | None = None) -> Array:
-    """Return `Errors.squares` at any point."""
+    """Return the sum of squares of what rows add to the gradient, or groups of rows.
+
+    It is multiplied by G / (G - 1), for G groups. `groups` has the number of each row's group, of
+    rows in memory.
+    """
     point, J = problem.point(x), problem.mechanism.table(problem.split(x)[1]).J
     if groups is None or not isinstance(rows, InMemory):
         found: Array = rows.add_up(partial(_squares_of, point, J), np.add, "looking at errors")
@@ -243,7 +233,7 @@ def squares_at(problem: Problem, x: Array, rows: Rows, groups: Array | None = No
         for some in batches(len(groups), max(MOST_CELLS // len(x), 1)):
             np.add.at(added, groups[some], _added(point, J, rows.whole.take(some)))
         found = added.T @ added
-        n_groups = len(np.unique(groups[rows.weight > 0.0]))
+        n_groups = len(np.unique(groups[rows.whole.weight > 0.0]))
     return found * (n_groups / max(n_groups - 1.0, 1.0))
 
 
@@ -290,17 +280,6 @@ def _inverse_root(matrix: Array) -> Array:
         values, vectors = np.linalg.eigh(scaled)
         root = vectors / np.sqrt(np.maximum(values, SINGULAR))
     return root / size[:, np.newaxis]
-
-
-def _solved(matrix: Array, right: Array) -> Array:
-    """Return the solution with information on the left."""
-    size = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
-    scaled, right = matrix / np.outer(size, size), right / size[:, np.newaxis]
-    try:
-        found: Array = cho_solve(cho_factor(scaled, lower=True), right)
-    except LinAlgError:
-        found = np.linalg.lstsq(scaled, right, rcond=SINGULAR)[0]
-    return found / size[:, np.newaxis]
 
 
 def _root_of(matrix: Array) -> Array:

@@ -333,15 +333,10 @@ class Fitting:
     rows: Rows
     settings: FitSettings
 
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds of labels."""
-        return self.rows.kinds
-
     @cached_property
     def asked(self) -> tuple[str, ...]:
         """The mechanisms that are compared; one is that at random where nothing can be learned."""
-        narrow = Offsets(self.kinds, 1.0).narrow
+        narrow = Offsets(self.rows.kinds, 1.0).narrow
         if self.settings.coarsening == "random" or not narrow.any():
             return ("random",)
         return ("random", "offsets") if self.settings.coarsening == "auto" else ("offsets",)
@@ -375,8 +370,8 @@ class Fitting:
     def scale(self) -> SeenClasses:
         """The classes: those that labels tell apart, if there is no prior to tell them apart."""
         if self.learns or self.settings.alpha > 0.0:
-            return SeenClasses.whole(self.kinds)
-        return SeenClasses.of(self.kinds, self.rows.weights)
+            return SeenClasses.whole(self.rows.kinds)
+        return SeenClasses.of(self.rows.kinds, self.rows.weights)
 
     @cached_property
     def priors(self) -> Priors:
@@ -385,7 +380,7 @@ class Fitting:
         ridge = np.where(scale > 0.0, alpha * scale**2, 1.0)
         n, classes = self.scale.kinds.n_classes, None
         if self.learns:
-            shares = evenly_shared(self.kinds, self.rows.weights)
+            shares = evenly_shared(self.rows.kinds, self.rows.weights)
             sample = self.compared.sample(MOST_SAMPLED).whole
             classes = ClassShares(sample, CLASS_ROWS * shares)
         elif alpha > 0.0:
@@ -412,7 +407,7 @@ class Fitting:
             return Free(kinds, target, name, trust)
         if name == "random":
             return Random(kinds)
-        exact = weights[kinds.ends[:, 0] == kinds.ends[:, 1]].sum()
+        exact = weights[kinds.exact].sum()
         doubt = trust / (trust + exact) if trust > 0.0 else 1e-3
         return Offsets(kinds, DIRECTION_ROWS * doubt)
 
@@ -440,8 +435,8 @@ class Fitting:
         Return the mechanism, its maximum, and the steps that this took.
         """
         kinds, weights = problem.mechanism.kinds, problem.rows.weights
-        exact = weights[kinds.ends[:, 0] == kinds.ends[:, 1]].sum()
-        n_cells = (kinds.ends[:, 1] - kinds.ends[:, 0] + 1).sum()
+        exact = weights[kinds.exact].sum()
+        n_cells = (kinds.steps + 1).sum()
         target = problem.label_chances(best.x)
         if exact < n_cells or not np.isfinite(target).all():
             return problem.mechanism, best, 0

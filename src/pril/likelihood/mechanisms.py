@@ -52,7 +52,7 @@ class Cells:
     @cached_property
     def n_cells(self) -> Array:
         """The number of cells of each kind."""
-        return np.where(self.varies, self.kinds.ends[:, 1] - self.kinds.ends[:, 0] + 1, 0)
+        return np.where(self.varies, self.kinds.steps + 1, 0)
 
     @cached_property
     def first(self) -> Array:
@@ -200,7 +200,7 @@ def label_chances(mechanism: Mechanism, phi: Array, weights: Array) -> Array:
 
 def label_table(kinds: Kinds, chances: Array) -> dict[tuple[int, int], tuple[float, ...]]:
     """Return the chances of `label_chances` by label."""
-    ends = np.cumsum(kinds.ends[:, 1] - kinds.ends[:, 0] + 1)[:-1]
+    ends = np.cumsum(kinds.steps + 1)[:-1]
     cells = [tuple(each.tolist()) for each in np.split(chances, ends)]
     return dict(zip(map(tuple, kinds.ends.tolist()), cells, strict=True))
 
@@ -283,8 +283,7 @@ class Offsets:
     @cached_property
     def narrow(self) -> Array:
         """Whether each kind is a range that offsets make."""
-        steps = self.kinds.ends[:, 1] - self.kinds.ends[:, 0]
-        return (steps > 0) & (steps <= MOST_STEPS)
+        return (self.kinds.steps > 0) & (self.kinds.steps <= MOST_STEPS)
 
     @cached_property
     def cells(self) -> Cells:
@@ -304,8 +303,7 @@ class Offsets:
 
     def starts(self, weights: Array) -> list[Array]:
         """Return widths as they occur, as often up as down or not: maxima are mirrored."""
-        steps = self.kinds.ends[:, 1] - self.kinds.ends[:, 0]
-        pairs, triples = (weights[steps == n].sum() + 1.0 for n in (1, 2))
+        pairs, triples = (weights[self.kinds.steps == n].sum() + 1.0 for n in (1, 2))
         ratio = np.log(1.5 * pairs / triples)  # three offsets make triples, and two make pairs
         return [np.array([ratio, 0.0, up, up]) for up in (0.0, SKEW, -SKEW)]
 
@@ -341,13 +339,12 @@ class Offsets:
 
     def frequencies(self, weights: Array) -> tuple[Array, int]:
         """Return the log chances of exact, narrow and wide labels, and of each wide kind."""
-        steps = self.kinds.ends[:, 1] - self.kinds.ends[:, 0]
         log, free = np.zeros(len(weights)), -1
-        for some in (steps == 0, self.narrow, steps > MOST_STEPS):
+        wide = self.kinds.steps > MOST_STEPS
+        for some in (self.kinds.exact, self.narrow, wide):
             if some.any():
                 log[some] = np.log((weights[some].sum() + 0.5) / (weights.sum() + 1.0))
                 free += 1
-        wide = steps > MOST_STEPS
         if wide.any():
             others = Random(Kinds(self.kinds.ends[wide], self.kinds.n_classes))
             part, more = others.frequencies(weights[wide])
@@ -357,8 +354,7 @@ class Offsets:
 
 def shares_of(phi: Array) -> Array:
     """Return the shares of `OFFSETS`."""
-    shares: Array = softmax(LOGITS @ phi)
-    return shares
+    return softmax(LOGITS @ phi)
 
 
 @dataclass(frozen=True, eq=False)
