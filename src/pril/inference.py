@@ -809,10 +809,11 @@ def infer(
 
     Notes
     -----
-    Fit with ``alpha=0`` to report numbers. They are then those of maximum likelihood, and errors
-    are from the curvature of the log-likelihood at its maximum. With a penalty, its curvature is
-    added, and intervals are those of a Bayesian with the penalty as the prior. It draws weights
-    towards zero and, if labels are ranges, thresholds towards an even division of them.
+    Fit with ``alpha=0`` to report numbers. From exact labels, or ranges with
+    ``coarsening="random"``, they are then those of maximum likelihood, and errors are from the
+    curvature of the log-likelihood at its maximum. With a penalty, its curvature is added, and
+    intervals are those of a Bayesian with the penalty as the prior. It draws weights towards zero
+    and, if labels are ranges, thresholds towards an even division of them.
 
     Where raters shade by shared offsets, the model has also learned how classes become ranges. The
     curvature is then that of all numbers together, so that errors include it. They do not include
