@@ -64,6 +64,8 @@ TESTS = {
     "io": "io notes label_kinds",
     "inference": "inference",
     "likelihood/errors": "inference",
+    "likelihood/by_row": "coarsening_by_row likelihood coarsening",
+    "likelihood": "likelihood inference coarsening ordered_logit",
     "dask": "dask cluster",
     "tables/stream": "stream stream_answers cold_start",
     "tables/growing": "cold_start stream",

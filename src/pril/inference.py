@@ -801,10 +801,11 @@ def infer(
 
     Notes
     -----
-    Fit with ``alpha=0`` to report numbers. They are then those of maximum likelihood, and errors
-    are from the curvature of the log-likelihood at its maximum. With a penalty, its curvature is
-    added, and intervals are those of a Bayesian with the penalty as the prior. It draws weights
-    towards zero and, if labels are ranges, thresholds towards an even division of them.
+    Fit with ``alpha=0`` to report numbers. From exact labels, or ranges with
+    ``coarsening="random"``, they are then those of maximum likelihood, and errors are from the
+    curvature of the log-likelihood at its maximum. With a penalty, its curvature is added, and
+    intervals are those of a Bayesian with the penalty as the prior. It draws weights towards zero
+    and, if labels are ranges, thresholds towards an even division of them.
 
     Where raters shade by shared offsets, the model has also learned how classes become ranges. The
     curvature is then that of all numbers together, so that errors include it. They do not include
@@ -1101,7 +1102,7 @@ def _inference(
         n_parameters=known["parameters"],
         unit="standard deviation" if per == "sd" else "unit",
         reference=reference_of_words(parts),
-        remarks=_remarks(parts, known, has_none),
+        remarks=_remarks(parts, known, has_none, unknown),
         is_robust=is_sampled if fitted is None else fitted.is_robust,
         parts=parts,
         shown=own,
@@ -1138,18 +1139,19 @@ def _not_identified(
     return has_none, unknown
 
 
-def _remarks(parts: Parts, known: dict[str, Any], has_none: Array) -> list[str]:
+def _remarks(parts: Parts, known: dict[str, Any], has_none: Array, unknown: Array) -> list[str]:
     """Return what rows do not determine."""
-    learner, found = parts.learner, []
-    if not (known["converged"] or len(known["growing"])):
+    learner, growing, found = parts.learner, known["growing"], []
+    if not unknown[growing].all():  # words that are relative to another do not grow, but this does
+        growing = np.flatnonzero((unknown & ~has_none)[: len(learner.coef_)])
+    if not (known["converged"] or len(growing)):
         found.append(
             f"not the maximum: fit ended after max_iter={learner.max_iter} steps, so that errors "
             "and tests are not valid"
         )
-    if len(known["growing"]):
+    if len(growing):
         found.append(
-            "no maximum: "
-            + separated(parts.names, known["growing"], learner.order_, known["separated"])
+            "no maximum: " + separated(parts.names, growing, learner.order_, known["separated"])
         )
     if has_none.any():
         names = [parts.names[j] for j in np.flatnonzero(has_none)]

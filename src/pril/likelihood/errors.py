@@ -36,6 +36,7 @@ VANISHED = 1e-3  # rows that a class has at the maximum, at most, if it has vani
 SEPARATED, ALL_SEPARATED = 1e-6, 1e-4
 MOVED = 1e-3  # of the root of the mean square of scores: what moves less does not move
 SINGULAR = 1e-12  # of information that is scaled to 1: a rounding error
+TINY = 1e-300
 MOST_SMALL = 0.01  # of the largest weight that grows: a smaller one is not what separates
 MOST_LISTED = 5  # features, or labels, in a sentence
 MOST_CELLS = 1 << 20  # of the gradients of rows that are in memory at once
@@ -154,7 +155,9 @@ class Errors:
     def separation(self) -> Separation:
         """Where the likelihood has no maximum, and rises for ever.
 
-        Along such a direction, the curvature is nothing beside the squares of the scores.
+        Along such a direction, the curvature is nothing beside the squares of the scores. So it may
+        be at a maximum where some scores are far from all others; but a step further would then
+        move rows out of their ranges, as others are already.
         """
         problem, products = self.fit.problem, self.fit.products
         n_kinds, n = len(problem.rows.kinds.ends), len(self.fit.maximum.x)
@@ -169,12 +172,18 @@ class Errors:
         values, vectors = eigh(whole[:d, :d] + whole[:d, d:] @ follow, products)
         least = max(SEPARATED, ALL_SEPARATED / problem.rows.n_rows)
         vectors = vectors[:, values < least] * np.sqrt(problem.rows.moments.weight)
+        gone = vectors @ (vectors.T @ (products @ self.fit.maximum.x[used]))
+        gone /= max(np.sqrt(gone @ products @ gone / problem.rows.moments.weight), TINY)
         vectors[np.abs(vectors) < MOVED * np.abs(vectors).max(axis=0, initial=0.0)] = 0.0
         if vectors.shape[1] == 0:
             return nothing
+        vectors = np.column_stack([vectors, gone])
         directions = (self.free @ np.vstack([vectors, follow @ vectors])).T
         moved = partial(_moved, self._point, directions, n_kinds)
-        kinds = problem.rows.add_up(moved, np.add, "looking at what is separated")
+        kinds, *lost = problem.rows.add_up(moved, np.add, "looking at what is separated")
+        if np.any(lost, axis=1).all():
+            return nothing
+        directions = directions[:-1]
         along = np.abs(directions[:, used])
         along = (along > MOST_SMALL * along.max(axis=1, keepdims=True)).any(axis=0)
         size = np.abs(self.fit.maximum.x[used]) * along * np.sqrt(np.diagonal(products))
@@ -203,7 +212,7 @@ class Errors:
             return np.zeros((len(self.fit.maximum.x), 0))
         if len(directions := self.separation.directions):
             own = in_free_numbers(self.free, directions.T)
-            size = np.sqrt(np.maximum(np.diagonal(information), 1e-300))
+            size = np.sqrt(np.maximum(np.diagonal(information), TINY))
             rest = np.linalg.qr(size[:, np.newaxis] * own, mode="complete")[0][:, own.shape[1] :]
             rest /= size[:, np.newaxis]
             basis, information = basis @ rest, rest.T @ information @ rest
@@ -254,16 +263,22 @@ def _squares_of(point: Point, J: Array, block: Block) -> Array:
 
 
 def _moved(point: Point, directions: Array, n_kinds: int, block: Block) -> Array:
-    """Return the weight of the rows of each kind whose labels get likelier for ever."""
-    Z, ends = point.frame.view(block.X), point.cells.kinds.ends[block.kind]
+    """Return the weight of the rows of each kind that directions move, and that are moved wrongly.
+
+    The latter are those that the last direction moves out of their ranges, and those that are out.
+    """
+    Z, (low, high) = point.frame.view(block.X), point.cells.kinds.ends[block.kind].T
     d, k = len(point.w), len(point.theta)
-    moved = np.zeros(block.n_rows, dtype=bool)
-    for direction in directions:
-        scores, cut = Z.dot(direction[:d]), np.pad(direction[len(direction) - k :], 1)
-        for side in (ends[:, 0], ends[:, 1] + 1):
-            is_finite = (side > 0) & (side <= k)
-            moved |= is_finite & (np.abs(cut[side] - scores) > MOVED)
-    return np.bincount(block.kind, block.weight * moved, n_kinds)
+
+    def outside(w: Array, theta: Array) -> Array:
+        scores, cut = Z.dot(w), np.concatenate([[-np.inf], theta, [np.inf]])
+        return np.array([cut[low] - scores, scores - cut[high + 1]])
+
+    moves = np.array([outside(each[:d], each[len(each) - k :]) for each in directions])
+    moved = (np.isfinite(moves) & (np.abs(moves) > MOVED)).any(axis=(0, 1))
+    lost = moves[-1] > MOVED, outside(point.w, point.theta) > 0.0
+    rows = [moved, *(some.any(axis=0) for some in lost)]
+    return np.array([np.bincount(block.kind, block.weight * some, n_kinds) for some in rows])
 
 
 def _inverse_root(matrix: Array) -> Array:
@@ -271,7 +286,7 @@ def _inverse_root(matrix: Array) -> Array:
 
     Where it is not positive, variances are huge; as those of a square, none is below zero.
     """
-    size = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), 1e-300))
+    size = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), TINY))
     scaled = matrix / np.outer(size, size)
     try:
         lower = np.linalg.cholesky(scaled)

@@ -355,16 +355,26 @@ class Fitting:
 
     @cached_property
     def products(self) -> Array | None:
-        """The sums of the products of features, in a frame; None with a penalty, or of many."""
-        moments, offset = self.rows.moments, self.settings.offset
+        """The sums of the products of features about their means; None with a penalty, or of many.
+
+        Rows whose label is any class do not count, if ranges are at random.
+        """
+        moments, offset, ends = self.rows.moments, self.settings.offset, self.scale.kinds.ends
         if self.settings.alpha > 0.0 or len(moments.mean) > MOST_DENSE:
             return None
         frame = Frame.of(moments, [] if offset is None else [offset])
-        return self.rows.add_up(
-            lambda block: frame.view(block.X).squares(block.weight),
-            np.add,
-            "looking at the features",
-        )
+        says = (ends[:, 0] > 0) | (ends[:, 1] < self.scale.kinds.n_classes - 1)
+        if self.learns or not (whole := self.rows.weights[says].sum()) > 0.0:
+            says[:], whole = True, self.rows.weights.sum()
+
+        def squares(block: Block) -> Array:
+            view, weight = frame.view(block.X), block.weight * says[block.kind]
+            return np.vstack([view.squares(weight), view.sums(weight)])
+
+        *found, sums = self.rows.add_up(squares, np.add, "looking at the features")
+        left = found - np.outer(sums, sums / whole)
+        varies = np.diagonal(left) > REDUNDANT * np.diagonal(found)
+        return np.where(np.outer(varies, varies), left, 0.0)
 
     @cached_property
     def scale(self) -> SeenClasses:
