@@ -631,6 +631,14 @@ def test_one_column_and_constant_columns():
     assert flat.feature_importances_.tolist() == [0.0, 0.0]
 
 
+def test_so_many_columns_that_starts_have_no_matrix():
+    X = np.zeros((60, 1001))
+    X[:, ::200] = np.random.default_rng(0).normal(size=(60, 6))
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    model = OrderedBoosting(max_iter=1, n_folds=2, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+
+
 @pytest.mark.slow
 def test_very_many_columns():
     rng = np.random.default_rng(0)

@@ -13,7 +13,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
 from pril.core.arrays import Array
@@ -31,6 +30,7 @@ from pril.likelihood.mechanisms import Cells, Random, Table
 from pril.likelihood.newton import Maximum
 from pril.likelihood.priors import Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory
+from pril.likelihood.sums import MOST_DENSE
 
 # The penalty of the weights of standardised features. As many pseudo-rows, of all classes together,
 # keep a class without rows from vanishing.
@@ -165,11 +165,11 @@ class Models:
         is_out = np.zeros((len(left_out), 1 + int(self.rows.fold.max())), dtype=bool)
         for j, some in enumerate(left_out):
             is_out[j, list(some)] = True
-        information, d = self.whole.sums.information, len(self.mean)
         numbers, alone = np.tile(self.whole.x, (len(left_out), 1)), np.arange(len(left_out))
-        # Else, classes are so many that a matrix takes long, or there was no maximum in time.
-        if self.whole.converged and not issparse(information.cuts):
-            alone = self._step_together(numbers, is_out, information.dense())
+        d, k = self.Z.shape[1], self.mechanism.kinds.n_classes - 1
+        # Else, a matrix takes long, or there was no maximum in time.
+        if self.whole.converged and max(d, k) <= MOST_DENSE:
+            alone = self._step_together(numbers, is_out, self.whole.sums.information.dense())
         for j in alone.tolist():
             outside = (self.rows.fold >= 0) & is_out[j][self.rows.fold]
             numbers[j] = self.fit(np.where(outside, 0.0, self.rows.weight), numbers[j]).x
