@@ -46,7 +46,7 @@ def predict(
     numbers: Annotated[
         str | None,
         Option(
-            help="Of brackets of a number, add columns with numbers: "
+            help="Add columns of numbers, if the model learned brackets: "
             "median,mean,quantile=0.9,above=50000."
         ),
     ] = None,
