@@ -12,6 +12,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))  # thumbnails.py
 
+import sphinx.util.inspect
+
 import pril
 from pril.core.registry import LEARNERS
 
@@ -129,6 +131,16 @@ def skip_members(app, what, name, obj, skip, options):
     return True if internal or not module.startswith("pril") else None
 
 
+def show_arguments(app, what, name, obj, options, signature, returns):
+    """Show the arguments of classes that users make: the others have no section of parameters."""
+    if what != "class":
+        return None
+    if "Parameters\n" not in (obj.__doc__ or ""):
+        return "", None
+    made = sphinx.util.inspect.signature(obj.__init__, bound_method=True)  # that of a torch module
+    return sphinx.util.inspect.stringify_signature(made, show_annotation=False), None
+
+
 def trim_examples(app, docname, source):
     """Remove the blank line that ends an example: doctest needs it, readers do not."""
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
@@ -158,3 +170,4 @@ def setup(app):
     app.connect("source-read", trim_examples)
     app.connect("source-read", link_names)
     app.connect("autodoc-skip-member", skip_members)
+    app.connect("autodoc-process-signature", show_arguments)

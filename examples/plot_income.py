@@ -67,7 +67,7 @@ for row in (0, 300, 600, 900):
 # --------------------------------
 #
 # We use five folds, draw four times who answers which questionnaire, and judge on the classes that
-# the study knows. Learning from the ranges is as good as if everyone had answered the 24 brackets.
+# the study knows. Learning from the ranges is nearly as good as if everyone had answered the 24.
 # Their mid-points are worse, and so are the few exact answers alone. Ranges help most if exact
 # answers are few: if a third of the people answer the fine brackets, the exact answers alone do as
 # well.

@@ -3,8 +3,8 @@ How wide may ranges be?
 =======================
 
 Very wide, if some labels are exact. With a quarter of exact labels, the other labels can be ranges
-of six classes out of eight. With one exact label in twenty, they can be ranges of three. If no
-label is exact, keep them to two or three classes.
+of six classes out of eight. One exact label in twenty still helps a lot. If no label is exact, keep
+the ranges to two classes.
 
 Here we widen exact labels step by step, until a range spans six of eight classes. `OrderedLogit`
 and `PRIL` learn from the ranges. For comparison, `OrderedLogit` also learns from the mid-points of
@@ -64,12 +64,12 @@ for share_exact in (0.0, 0.05, 0.25):
                 results.setdefault((share_exact, name), []).append(error)
 
 # %%
-# Without any exact label, `OrderedLogit` learns how ranges of two and three classes arise: the true
-# class is at a random place in its range, in the same way at every class. In wider ranges it does
-# not look for that. Every range that contains the lowest class then contains others too, nothing
-# tells them apart, and mid-points are better. A few exact labels are enough to tell the classes
-# apart, and then the ranges win. A range always contains the true class, but the mid-point often
-# is not the true class.
+# Without any exact label, `OrderedLogit` learns how ranges of two classes arise: the true class is
+# the lower or the upper one, equally often. It assumes that wider ranges are cut off at the ends of
+# the scale, and these are not. Every range that contains the lowest class contains the next ones
+# too, so nothing tells them apart, and mid-points are better. With one exact label in twenty,
+# ranges of two classes, and of four and more, are better than mid-points; with a quarter, all
+# ranges are.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 4), layout="constrained", sharey=True)
 titles = {0.0: "no exact label", 0.05: "one label in twenty exact", 0.25: "a quarter exact"}

@@ -219,7 +219,7 @@ class Inference(Intervals):
     level : float
         Confidence level of intervals.
     unit : str
-        What the weights of numbers are per: "unit" of their column, or "standard deviation".
+        What a weight of a number is per: a "unit" of its column, or a "standard deviation".
     reference : str or None
         The words that the weights of words are relative to; None if there are no words, or no
         reference.
@@ -423,9 +423,9 @@ class Inference(Intervals):
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
             Features, as the model takes them.
         values : dict of array-like of shape (n_classes,)
-            Numbers of the classes, lowest first, each under its name. Of a `Scale` of K brackets,
-            ``scale.mean(np.eye(K))`` are those of the mean, and ``scale.exceedance(np.eye(K), 5)``
-            those of the probability of 5 or more.
+            Numbers of the classes, lowest first, each under its name. With a `Scale` of K brackets,
+            these are ``scale.mean(np.eye(K))`` for the mean, and ``scale.exceedance(np.eye(K), 5)``
+            for the probability of 5 or more.
         by : array-like of shape (n_samples,), default=None
             Group of each row, such as a region. The result has the mean of the rows of each group.
             None: each row is by itself.

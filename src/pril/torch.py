@@ -284,7 +284,7 @@ def _checked(weight: Tensor, n: int) -> Tensor:
         raise InputError(f"weight must have shape ({n},), got {weight.shape}")
     if weight.device.type == "cpu":
         usable = (weight >= 0) & weight.isfinite()
-        _refuse_row("weight", ~usable, "is no weight of a row", weight)
+        _refuse_row("weight", ~usable, "is not the weight of a row", weight)
     return weight
 
 
@@ -309,6 +309,6 @@ def _read(
     labelled = ends.amax(dim=1) >= 0
     lo, hi = lo.clamp(min=0), torch.where(hi < 0, K - 1, hi)
     if target.device.type == "cpu":
-        reason = f"is no range of the ranks 0 to {K - 1}"
+        reason = f"is not a range of the ranks 0 to {K - 1}"
         _refuse_row("target", (lo > hi) | (hi >= K), reason, target)
     return K, lo, hi, labelled

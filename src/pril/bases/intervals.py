@@ -27,7 +27,7 @@ class Intervals:
     level : float
         Confidence level.
     unit : str
-        What weights and effects of numbers are per: "unit" of their column, or "standard
+        What weights and effects of numbers are per: a "unit" of their column, or a "standard
         deviation".
     reference : str or None
         The words that the weights of words are relative to; None if there are no words, or no

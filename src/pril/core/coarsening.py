@@ -42,11 +42,11 @@ class Coarsening:
         classes below and above in the same way at every class. "free": exact labels show that
         raters do so differently at each class, see `table`.
     shares : dict
-        The share of each offset: of ``(a, b)``, a classes below and b above the true class. Empty
-        at random.
+        The share of each offset ``(a, b)``: a classes below and b above the true class. Empty at
+        random.
     evidence : float or None
         By how much the offsets explain the labels better than at random: the difference of the logs
-        of their marginal likelihoods. In streams, of the likelihoods of rows not yet learned. None
+        of their marginal likelihoods; in streams, of the likelihoods of rows not yet learned. None
         if nothing was compared.
     table : dict
         P(label | class): for each label that occurred, a pair of ranks, the estimated share of the

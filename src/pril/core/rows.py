@@ -87,12 +87,17 @@ def _is_plain(X: object, estimator: BaseEstimator) -> TypeGuard[Array]:
 
 
 def check_cells(X: object, name: str = "X") -> None:
-    """Refuse cells that NumPy would silently turn into numbers, and matrices that crash SciPy."""
+    """Refuse times, masked cells, lists of rows of several lengths, and damaged sparse matrices."""
     if issparse(X):
         _check_sparse(X)
     elif isinstance(X, list | tuple):
+        width = None
         for t, row in enumerate([] if {float, int}.issuperset(map(type, X)) else X):
             cells = row if isinstance(row, list | tuple) else [row]
+            width = len(cells) if width is None else width
+            if len(cells) != width:
+                reason = f"{len(cells)} values, where the rows above have {width}"
+                raise RowError(name, t, reason)
             if not TIMES.isdisjoint(map(type, cells)):
                 raise _time_error(f"{name}, row {t}", "a time")
             if isinstance(row, np.ndarray):

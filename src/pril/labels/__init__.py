@@ -183,9 +183,9 @@ def from_votes(votes: LabelsLike, *, trim: float = 0.0, classes: LabelsLike | No
         One column per rater. A missing value (None, NaN) means that the rater did not vote.
     trim : float, default=0.0
         Share of the votes to leave out at each end, at most 0.5. With 0.25, an interval extends
-        from the lower to the upper quartile. With 0.5 it is the median; of an even number of votes,
-        it extends over the two in the middle. It always begins and ends at a vote that was cast.
-        Use 0.5 with three and more raters; see the notes.
+        from the lower to the upper quartile. With 0.5 it is the median, or, if the number of votes
+        is even, the two in the middle. It always begins and ends at a vote that was cast. Use 0.5
+        with three and more raters; see the notes.
     classes : array-like, default=None
         The ordered classes, lowest first. None takes them from the votes, as `fit` does.
 

@@ -205,7 +205,7 @@ class Scale:
         """Return the mean of each class."""
         for name, end in (("low", self.low), ("high", self.high)):
             if end is None:
-                reason = f"the mean needs {name}, where the {name}est class ends: it is open"
+                reason = f"the mean needs {name}, the end of the {name}est class, which is open"
                 raise InputError(reason, hint="ends")
         knots = self._knots(self.edges)
         return (knots[1:] + knots[:-1]) / 2.0

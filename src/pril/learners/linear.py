@@ -262,21 +262,20 @@ class MPRIL(LinearMixin, ThresholdMixin, OnlineClassifier):
 class PassiveAggressive(LinearMixin, ThresholdMixin, OnlineClassifier):
     """Passive-aggressive learning from ranges, the successor of `PRIL`.
 
-    Where `PRIL` moves all violated constraints by one, this makes the least change of the model
-    after which the row is right by a margin of 1: of all w' and theta', it takes those with the
-    least
+    Where `PRIL` moves all violated constraints by one, this makes the smallest change of the model
+    after which the row is right by a margin of 1. It minimises
 
         ``|w' - w|^2 / 2 + |theta' - theta|^2 / 2 + C sum_i xi_i``
 
-    where ``xi_i >= 0`` is what the constraint of threshold i lacks of its margin. The thresholds
-    keep their order.
+    where ``xi_i >= 0`` is by how much the constraint of threshold i falls short of its margin. The
+    thresholds keep their order.
 
     Parameters
     ----------
     %(classes class_weight max_iter shuffle random_state average half_life)
     C : float, default=1.0
-        The price of what a row lacks of its margin: the smaller, the less one row changes the
-        model. With infinity, every row is right after its round. The weight of a row multiplies C.
+        The price of a margin that is not reached: the smaller, the less one row changes the model.
+        With infinity, every row is right after its round. The weight of a row multiplies C.
     loss : {"hinge", "squared_hinge"}, default="hinge"
         Whether xi or its square is paid for: the variants PA-I and PA-II.
     %(tol n_iter_no_change)
