@@ -338,7 +338,7 @@ def _shape_learner(operator: Operator) -> None:
 def _convert_learner(scope: Scope, operator: Operator, container: ModelComponentContainer) -> None:
     parts = Parts.of(operator.raw_operator)
     learner = parts.learner
-    if not any(isinstance(learner, known.load()) for known in LEARNERS if known.exports):
+    if hasattr(learner, "dual_coef_"):
         raise InputTypeError(
             f"{type(learner).__name__} cannot be exported to ONNX: use LandmarkFeatures, or "
             "PolynomialMap for a polynomial kernel, and PRIL"

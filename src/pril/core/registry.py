@@ -26,7 +26,6 @@ class Learner(NamedTuple):
     command: str  # its name on the command line
     online: bool = True  # learns row by row: `partial_fit`, tables of any size, Dask
     linear: bool = True  # one weight a feature and score: it has a `stream`
-    exports: bool = True  # to ONNX
     has_thresholds: bool = True  # one score, cut into classes
     maximises: bool = False  # `fit` takes steps to a maximum, each a pass over all rows
     mixes: bool = True  # blocks may learn side by side, and the mean of their models is a model
@@ -43,14 +42,7 @@ LEARNERS = (
         "OrderedLogit", "pril.learners.ordered_logit", "ordered-logit", maximises=True, mixes=False
     ),
     Learner("MPRIL", "pril.learners.linear", "mpril", bounded=True),
-    Learner(
-        "KernelPRIL",
-        "pril.learners.kernel_pril",
-        "kernel",
-        linear=False,
-        exports=False,
-        mixes=False,
-    ),
+    Learner("KernelPRIL", "pril.learners.kernel_pril", "kernel", linear=False, mixes=False),
     Learner("PassiveAggressive", "pril.learners.linear", "passive-aggressive"),
     Learner("PRank", "pril.learners.linear", "prank"),
     Learner("WidrowHoff", "pril.learners.linear", "widrow-hoff"),
