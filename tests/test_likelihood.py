@@ -18,7 +18,7 @@ from pril.core.links import LINKS
 from pril.labels import make_intervals
 from pril.likelihood.fitting import FitSettings, Fitting
 from pril.likelihood.mechanisms import Free
-from pril.likelihood.rows import InMemory
+from pril.likelihood.rows import Block, InMemory
 
 THETA = np.array([-1.5, 0.0, 1.0])
 SCIPY = {
@@ -214,7 +214,7 @@ def test_the_posterior_has_these_derivatives(name, link):
     X, ends = raters(80, 5)
     ends[:10] = [0, 3]
     kinds, kind = Kinds.of(ends, 4)
-    rows = InMemory(X, kind, np.random.default_rng(0).uniform(0.5, 2.0, 80), kinds)
+    rows = InMemory(Block(X, kind, np.random.default_rng(0).uniform(0.5, 2.0, 80)), kinds)
     fitting = Fitting(rows, FitSettings(alpha=0.3, link=LINKS[link]))
     mechanism = fitting.mechanism("offsets" if name == "free" else name)
     if name == "free":

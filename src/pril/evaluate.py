@@ -484,7 +484,7 @@ def bootstrap(
         sd=np.concatenate([sd, np.full(len(labels) - 1, np.nan), np.repeat(sd, len(labels))]),
         level=draws.level,
         drawn_from=f"{len(draws.rows):,} {kind}",
-        reference=reference_of_words(parts, "reference"),
+        reference=reference_of_words(parts),
     )
     _warn_of_rare_words(result, names)
     return result

@@ -38,7 +38,7 @@ from pril.likelihood.errors import (
     vanished,
     without_rows,
 )
-from pril.likelihood.fitting import SeenClasses
+from pril.likelihood.fitting import REDUNDANT, SeenClasses
 from pril.likelihood.mechanisms import Free, Mechanism
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
@@ -61,7 +61,6 @@ MIN_SHOWN_P = 1e-4  # that is shown
 MAX_STEPS = 100  # to the maximum of a model that is compared
 MAX_ROWS = 1 << 12  # whose features are compared at once
 MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds
-REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
 SCALES = {
@@ -169,7 +168,7 @@ class _Fitted:
     @property
     def n_groups(self) -> int:
         """How many groups there are; rows, if they are in none."""
-        used = self.rows.weight > 0.0
+        used = self.rows.whole.weight > 0.0
         return int(used.sum()) if self.groups is None else len(np.unique(self.groups[used]))
 
     def squares(self, problem: fitting.Problem, x: Array) -> Array | None:
@@ -507,7 +506,7 @@ class Inference(Intervals):
         """
         rows = self._needed("marginal_effects()").rows if X is None else None
         features = self._features("marginal effects", X, rows)
-        weight = np.ones(len(features)) if rows is None else rows.weight
+        weight = np.ones(len(features)) if rows is None else rows.whole.weight
         if rows is None and sample_weight is not None:
             weight = read_weights(sample_weight, len(features))
         if not weight.any():
@@ -538,8 +537,8 @@ class Inference(Intervals):
 
         It is a score test: how far the derivatives of the likelihood by weights of each threshold
         are from zero, beside what is expected, or their spread over groups or rows if errors are
-        robust. Labels are
-        exact, or ranges at random. A model that has learned how classes become ranges is refused:
+        robust. Labels are exact, or
+        ranges at random. A model that has learned how classes become ranges is refused:
         this can hide or feign a weight that changes.
 
         Returns
@@ -596,17 +595,10 @@ class Inference(Intervals):
         *numbers: Array,
     ) -> Intervals:
         """Return numbers of rows, or of what there is a row for, and of parts of these."""
-        estimate, std_error, lower, upper = numbers
+        of_numbers: dict[str, Any] = dict(zip(Intervals.NUMBERS, numbers, strict=True))
+        terms, level, unit = [*product(rows, parts)], self.level, self.unit
         return Intervals(
-            kind=kind,
-            columns=columns,
-            terms=[*product(rows, parts)],
-            level=self.level,
-            unit=self.unit,
-            estimate=estimate,
-            std_error=std_error,
-            lower=lower,
-            upper=upper,
+            kind=kind, columns=columns, terms=terms, level=level, unit=unit, **of_numbers
         )
 
     @property
@@ -630,8 +622,9 @@ class Inference(Intervals):
         learner = self.parts.learner
         if rows is None:
             return dense_rows(learner, self.parts.transform(X)) - _means(learner)
-        features = rows.X.toarray() if issparse(rows.X) else rows.X
-        return np.asarray(features, dtype=np.float64) - _means(learner)
+        features = rows.whole.X
+        dense = features.toarray() if issparse(features) else features
+        return np.asarray(dense, dtype=np.float64) - _means(learner)
 
     def _sides(self, features: Array) -> Sides:
         """Return P(y < k) of each row and cut, and what belongs to it."""
@@ -682,7 +675,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     chances = np.where(rows.weights > 0.0, np.exp(chances), 0.0)  # of labels, given their classes
     cuts = np.concatenate([[-np.inf], point.theta, [np.inf]])
     information = np.zeros((n_cuts + 2, width, n_cuts + 2, width))
-    code = np.arange(len(rows.kind)) if fitted.groups is None else fitted.groups
+    code = np.arange(rows.whole.n_rows) if fitted.groups is None else fitted.groups
     n_groups = int(code.max()) + 1
     added, start = np.zeros((n_groups if fitted.is_robust else 1, n_cuts + 2, width)), 0
     for block in rows.blocks:
@@ -707,7 +700,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     by_group: Array = added[:, 1:-1].reshape(len(added), n)
     squares = None
     if fitted.is_robust:
-        used = len(np.unique(code[rows.weight > 0.0]))
+        used = len(np.unique(code[rows.whole.weight > 0.0]))
         squares = by_group.T @ by_group * (used / (used - 1.0))
     return by_group.sum(axis=0), information[1:-1, :, 1:-1].reshape(n, n), squares
 
@@ -912,7 +905,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     less, more = (_compared(name, result) for name, result in (("small", small), ("large", large)))
     if not (
         np.array_equal(less.rows.kinds.ends, more.rows.kinds.ends)
-        and _agree(less.rows, more.rows, "kind", "weight", "offset")
+        and _agree(less.rows.whole, more.rows.whole, "kind", "weight", "offset")
     ):
         raise InputError(
             "small and large must be of the same rows, with the same labels, weights and offset, "
@@ -957,13 +950,14 @@ def _compared(name: str, result: object) -> _Fitted:
 
 def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
     """Return what the features of a model are by those of a larger one, each in its frame."""
-    frames = less.fit.problem.frame, more.fit.problem.frame
-    d = len(frames[1].scale)
-    products = np.zeros((d + len(frames[0].scale),) * 2)
-    for some in batches(len(less.rows.kind), MAX_ROWS):
-        parts = (frames[1].view(more.rows.X[some]), frames[0].view(less.rows.X[some]))
-        Z = np.hstack([part.dense() for part in parts])
-        products += (Z * less.rows.weight[some, np.newaxis]).T @ Z
+    frames = more.fit.problem.frame, less.fit.problem.frame
+    d = more.fit.problem.d
+    products = np.zeros((d + less.fit.problem.d,) * 2)
+    for some in batches(less.rows.whole.n_rows, MAX_ROWS):
+        blocks = more.rows.whole.take(some), less.rows.whole.take(some)
+        views = (frame.view(block.X) for frame, block in zip(frames, blocks, strict=True))
+        Z = np.hstack([view.dense() for view in views])
+        products += (Z * blocks[0].weight[:, np.newaxis]).T @ Z
     by = np.linalg.lstsq(products[:d, :d], products[:d, d:], rcond=REDUNDANT**2)[0]
     own = np.diagonal(products)[d:]
     left = (
@@ -1106,7 +1100,7 @@ def _inference(
         n=known["rows"] if is_sampled else known["weight"],
         n_parameters=known["parameters"],
         unit="standard deviation" if per == "sd" else "unit",
-        reference=reference_of_words(parts, "reference"),
+        reference=reference_of_words(parts),
         remarks=_remarks(parts, known, has_none),
         is_robust=is_sampled if fitted is None else fitted.is_robust,
         parts=parts,

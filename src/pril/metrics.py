@@ -17,7 +17,7 @@ from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks
 from pril.core.docs import filled
 from pril.core.rating import check_probabilities
 from pril.core.rows import check_cells
-from pril.errors import ClassOrderWarning, InputError
+from pril.errors import ClassOrderWarning, InputError, RowError
 from pril.labels import ranking
 
 __all__ = [
@@ -485,7 +485,8 @@ def rank_both(
         order = ranking.check_classes(classes)
     intervals = ranking.to_intervals(truth, order, name=name)
     ranks = ranking.to_intervals(guess, order, name="y_pred")
-    ranking.require_labels(guess, name="y_pred")
+    if (missing := guess.missing()).any():
+        raise RowError("y_pred", int(np.argmax(missing)), "the label is missing")
     ranking.check_length(ranks, intervals, name="y_pred", other=name)
     return order, intervals, ranks[:, 0]
 

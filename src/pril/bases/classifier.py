@@ -296,9 +296,6 @@ class ProbabilityMixin:
         """The median of the link. A score is compared with thresholds less this."""
         return float(self.link_function.quantile(np.array(0.5)))
 
-    def _below(self, scores: Array, cut: Array) -> Array:
-        return self.link_function.sides(cut - scores + self.median).below
-
     def log_chances(self, scores: Array, cut: Array) -> Array:
         """Return log P(y) for a column of scores and thresholds with sentinels, or a row for each.
 
@@ -377,7 +374,11 @@ class ProbabilityMixin:
         array([[1., 1., 1.],
                [0., 0., 1.]])
         """
-        return self._from_scores(X, lambda scores, cut: self._below(scores, cut[1:]))
+
+        def cumulate(scores: Array, cut: Array) -> Array:
+            return self.link_function.sides(cut[1:] - scores + self.median).below
+
+        return self._from_scores(X, cumulate)
 
     def posterior(self, X: FeaturesLike, y: LabelsLike) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.

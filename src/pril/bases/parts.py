@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -182,7 +182,7 @@ def units_of_features(steps: list[tuple[str, Any]], n_features: int) -> Array:
             return units
         elif hasattr(step, "units"):  # a ColumnEncoder
             return units * step.units()
-        elif step is not None and step != "passthrough":
+        elif _does_something(step):
             return units
     return units
 
@@ -230,16 +230,11 @@ def has_all_words(steps: list[tuple[str, Any]]) -> bool:
     return False
 
 
-def reference_of_words(parts: Parts, at: Literal["mean", "reference"] = "mean") -> str | None:
-    """Return what weights of words are relative to, None without words; warn if it is nothing.
-
-    `at` is as in `ColumnEncoder.centre_words`.
-    """
+def reference_of_words(parts: Parts) -> str | None:
+    """Return what weights of words are relative to, None without words; warn if it is nothing."""
     if not has_all_words(parts.steps):
         return None
     if parts.centres_words:
-        if at == "mean":
-            return "the mean of their column over the rows"
         words = parts.steps[0][1].reference_words
         return ", ".join(f"{name}={word}" for name, word in words.items())
     warnings.warn(

@@ -17,6 +17,7 @@ LabelsLike: TypeAlias = "ArrayLike | Sequence[object]"  # y: labels, or pairs wi
 Seed: TypeAlias = int | np.random.RandomState | None
 Ranks = NDArray[np.int64]  # positions of classes among all, lowest first
 NO_LABEL = (0, -1)  # the interval of ranks of a row without a label
+MOST_NAMED = 12  # classes, or other values, in a message
 
 
 def plain(value: object) -> Any:
@@ -24,9 +25,9 @@ def plain(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def named(values: Iterable[object] | None, most: int = 12) -> str:
+def named(values: Iterable[object] | None) -> str:
     """Return values as a list to print, cut short in the middle."""
     listed = [repr(plain(value)) for value in (() if values is None else values)]
-    if len(listed) > most:
-        listed[most - 1 : -1] = ["..."]
+    if len(listed) > MOST_NAMED:
+        listed[MOST_NAMED - 1 : -1] = ["..."]
     return f"[{', '.join(listed)}]"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, TypeGuard
 
 import numpy as np
-from scipy.sparse import issparse, sparray
+from scipy.sparse import coo_array, issparse, sparray
 from sklearn.base import BaseEstimator
 
 from pril.core.arrays import Array, FeaturesLike
@@ -15,6 +16,7 @@ from pril.core.scikit import validate_data
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError, shown
 
 TIMES = {np.datetime64, np.timedelta64}
+CELLS = 1 << 16  # in which a bad one is looked for at once
 
 
 def read_rows(
@@ -131,29 +133,13 @@ def _time_error(where: str, kind: str) -> TypeError:
 
 def _check_sparse(X: sparray) -> None:
     """Refuse a sparse matrix whose arrays do not fit together: SciPy's code would crash on it."""
-    if len(X.shape) != 2:
-        return
-    n_rows, n_columns = X.shape
-    if X.format == "coo":
-        _check_indices(X.coords[0], n_rows, "row")
-        _check_indices(X.coords[1], n_columns, "column")
-    elif X.format in ("csr", "csc"):
-        n_starts, n_others = (n_rows, n_columns) if X.format == "csr" else (n_columns, n_rows)
-        start = X.indptr
-        n_stored = min(len(X.indices), len(X.data))
-        if (
-            len(start) != n_starts + 1
-            or start[0] != 0
-            or start[-1] > n_stored
-            or (start[1:] < start[:-1]).any()
-        ):
-            raise InputError(f"X is damaged: its indptr does not fit its {n_stored} stored values")
-        _check_indices(X.indices[: start[-1]], n_others, "column" if X.format == "csr" else "row")
-
-
-def _check_indices(index: Array, size: int, name: str) -> None:
-    if len(index) and not 0 <= index.min() <= index.max() < size:
-        raise InputError(f"X is damaged: a {name} index is not within 0..{size - 1}")
+    try:
+        if X.format == "coo":
+            coo_array((X.data, X.coords), shape=X.shape)
+        elif X.format in ("csr", "csc"):
+            copy(X).check_format()  # of a copy: it may shorten the arrays
+    except ValueError as error:
+        raise InputError(f"X is damaged: {error}") from None
 
 
 def frozen(array: Array) -> Array:
@@ -197,7 +183,6 @@ def not_finite_error(
     feature_names: Array | None,
     row: int | None,
     weights: Array | None = None,
-    block: int = 1 << 16,
 ) -> ValueError:
     """Return the error for numbers that are not finite: the first bad cell of X, or an overflow.
 
@@ -212,10 +197,10 @@ def not_finite_error(
             return divmod(at, rows.X.shape[1])
         return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
 
-    for start in range(0, len(cells), block):
-        finite = np.isfinite(cells[start : start + block])
+    for block in batches(len(cells), CELLS):
+        finite = np.isfinite(cells[block])
         if not finite.all():
-            at = start + int(np.argmin(finite))
+            at = block.start + int(np.argmin(finite))
             bad, column = place(at)
             name = column if feature_names is None else repr(feature_names[column])
             value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"

@@ -395,50 +395,50 @@ def distinct(labels: Labels) -> Labels:
     return labels._replace(values=labels.values[first], places=places)
 
 
-def stack(tables: Sequence[Labels], *, name: str = "y") -> Labels:
+def stack(tables: Sequence[Labels]) -> Labels:
     """Concatenate tables, as if they were read at once."""
     widths = [table.values.shape[1] for table in tables]
     for width in widths:
         if width != widths[0]:
             raise InputError(
-                f"{name} must have as many columns in every block, got {widths[0]} and {width}"
+                f"y must have as many columns in every block, got {widths[0]} and {width}"
             )
     first = _leading(tables)
     for table in _speaking(tables):
         if (table.vocabulary is None) != (first.vocabulary is None):
-            raise _mixed(first, table, name)
+            raise _mixed(first, table)
     for words in (table.vocabulary for table in tables if first.declared):
         if words is not None and words.tolist() != list(first.declared_codes()):
             raise InputError(
-                f"{name} must be a Categorical of the same categories in every block, got "
+                "y must be a Categorical of the same categories in every block, got "
                 f"{named(first.vocabulary)} and {named(words)}"
             )
     places = tuple(place for table in tables for place in table.places)
     return _put(tables, np.concatenate)._replace(block=None, places=places)
 
 
-def _mixed(one: Labels, other: Labels, name: str) -> TypeError:
+def _mixed(one: Labels, other: Labels) -> TypeError:
     spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
     both = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
-    return InputTypeError(f"{name}: labels must be all numbers or all strings, got {both}")
+    return InputTypeError(f"y: labels must be all numbers or all strings, got {both}")
 
 
 # --- Order and ranks -----------------------------------------------------------------------------
 
 
-def check_classes(classes: Any, *, name: str = "classes") -> Array:
+def check_classes(classes: Any) -> Array:
     """Return the classes a user gave, lowest first, as an array."""
-    given = read(classes, name=name, columns=(1,))
+    given = read(classes, name="classes", columns=(1,))
     values = given.values[:, 0]
     if len(values) == 0:
-        raise InputError(f"{name} is empty: name at least one class, lowest first")
+        raise InputError("classes is empty: name at least one class, lowest first")
     if given.missing().any():
         t = int(np.flatnonzero(given.missing())[0])
-        raise InputError(f"{name}, entry {t}: a class cannot be missing")
+        raise InputError(f"classes, entry {t}: a class cannot be missing")
     _, first, count = np.unique(values, return_index=True, return_counts=True)
     if (count > 1).any():
         t = int(first[count > 1].min())
-        raise InputError(f"{name} names {given.row(t)!r} more than once: {named(classes)}")
+        raise InputError(f"classes names {given.row(t)!r} more than once: {named(classes)}")
     if given.vocabulary is not None:
         return given.vocabulary[values]
     return values.astype(given.dtype)
@@ -640,13 +640,6 @@ def check_length(labels: Sized, rows: Sized, *, name: str = "y", other: str = "X
             f"{other} and {name} have inconsistent numbers of samples: {other} has {len(rows)} "
             f"rows, {name} has {len(labels)} labels"
         )
-
-
-def require_labels(labels: Labels, *, name: str = "y") -> None:
-    """Refuse a table of exact labels with a gap."""
-    missing = labels.missing()
-    if missing.any():
-        raise RowError(name, int(np.argmax(missing)), "the label is missing")
 
 
 def find_classes(labels: Labels, classes: LabelsLike | None = None, *, name: str = "y") -> Array:

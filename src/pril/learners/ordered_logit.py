@@ -36,11 +36,7 @@ from pril.online.memory import Memory
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
 MOST_PARAMETERS = 200  # whose covariance is kept
-COARSENING = {
-    "auto": types.AUTO,
-    "random": types.RANDOM,
-    "offsets": types.ALWAYS,
-}
+COARSENING = {"auto": types.AUTO, "random": types.RANDOM, "offsets": types.ALWAYS}
 MOST_AGES = 1 << 20  # of rows, in memory at once
 
 
@@ -276,7 +272,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
         Returns
         -------
-        settings : Settings
+        settings : FitSettings
             As `pril.likelihood.fitting.fit` takes them.
         """
         return fitting.FitSettings(
@@ -319,7 +315,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             Those that have a label.
         """
         kinds, _ = Kinds.of(batch.intervals[batch.labelled()], len(self.order_))
-        rows = InMemory.of(self.labelled_block(batch, kinds), kinds)
+        rows = InMemory(self.labelled_block(batch, kinds), kinds)
         if not rows.moments.are_finite:
             raise self.engine.not_finite(batch.rows, None, batch.weights)
         self._refuse_far(rows)

@@ -236,7 +236,7 @@ def squares_at(problem: Problem, x: Array, rows: Rows, groups: Array | None = No
         for some in batches(len(groups), max(MOST_CELLS // len(x), 1)):
             np.add.at(added, groups[some], _added(point, J, rows.whole.take(some)))
         found = added.T @ added
-        n_groups = len(np.unique(groups[rows.weight > 0.0]))
+        n_groups = len(np.unique(groups[rows.whole.weight > 0.0]))
     return found * (n_groups / max(n_groups - 1.0, 1.0))
 
 

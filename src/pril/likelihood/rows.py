@@ -251,11 +251,6 @@ class Frame(NamedTuple):
         scale[unused] = 0.0
         return cls(moments.mean, scale)
 
-    @classmethod
-    def of_scores(cls) -> Frame:
-        """Return the frame of rows that have scores, and no features."""
-        return cls(np.empty(0), np.empty(0))
-
     def view(self, X: Any) -> Framed:
         """Return rows in this frame."""
         if issparse(X):
@@ -327,10 +322,6 @@ class Rows(ABC):
         n_kinds = len(self.kinds.ends)
         return self.add_up(lambda b: Moments.of(b, n_kinds), Moments.plus, "reading the features")
 
-    def set_moments(self, moments: Moments) -> None:
-        """Take the moments from another who has read the same rows."""
-        vars(self)["moments"] = moments
-
     @property
     def n_rows(self) -> int:
         """How many there are, without those of weight zero."""
@@ -348,41 +339,24 @@ class Rows(ABC):
             found = self.add_up(
                 Block.counting, lambda one, other: Block.joined([one, other]), "reading the rows"
             )
-            return InMemory.of(found, self.kinds)
+            return InMemory(found, self.kinds)
         lowest = self.add_up(
             lambda block: Lowest.of(counted := block.counting(), counted.digests(moments), most),
             lambda one, other: one.plus(other, most),
             "reading a sample",
         )
-        return InMemory.of(lowest.rows, self.kinds)
+        return InMemory(lowest.rows, self.kinds)
 
 
 @dataclass(frozen=True, eq=False)
 class InMemory(Rows):
     """Rows that have a label, in memory."""
 
-    X: Any  # (n, d), dense or CSR
-    kind: Array
-    weight: Array
+    whole: Block
     kinds: Kinds
-    offset: Array | None = None
-
-    @classmethod
-    def of(cls, rows: Block, kinds: Kinds) -> InMemory:
-        """Return the rows of a block."""
-        return cls(*rows[:3], kinds, rows.offset)
-
-    @property
-    def whole(self) -> Block:
-        """All rows, as one block."""
-        return Block(self.X, self.kind, self.weight, self.offset)
 
     @cached_property
     def blocks(self) -> list[Block]:
         """The rows, block by block."""
-        cuts = batches(len(self.kind), block_rows(self.X.shape[1]))
+        cuts = batches(self.whole.n_rows, block_rows(self.whole.X.shape[1]))
         return [self.whole.take(some) for some in cuts]
-
-    def take(self, some: Array) -> InMemory:
-        """Return some of the rows, given by their numbers."""
-        return InMemory.of(self.whole.take(some), self.kinds)

@@ -149,7 +149,7 @@ class MaximumRun(Run):
         """Take the steps."""
         rows = LabelledRows(self)
         if self.partly:
-            rows.set_moments(Moments(*self.partly["moments"]))
+            rows.moments = Moments(*self.partly["moments"])
         _check_moments(self, rows.moments)
         self.partly["moments"] = tuple(rows.moments)
         settings = self.model.settings()

@@ -95,7 +95,7 @@ class MixProblem(Problem):
 
     def loglik(self, x: Array) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
-        (w, phi, theta), rows, cells = self.split(x), self.rows, self.mechanism.cells
+        (w, phi, theta), rows, cells = self.split(x), self.rows.whole, self.mechanism.cells
         Z, table = self.frame.view(rows.X).dense(), self.mechanism.table(phi)
         kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
         e, labels = exp_of(Z @ w + rows.offset), labels_of(cells, theta, table.M)
@@ -131,7 +131,8 @@ def mix(
         even = 1.0 / max(n, 1)
         size, offset = even * float(used.std(axis=0).sum()) + TINY, even * used.sum(axis=1)
         weight = rows.weight.astype(np.float64)
-        fitting = MixFitting(InMemory(used / size, rows.kind, weight, kinds, offset), asked)
+        block = Block(used / size, rows.kind, weight, offset)
+        fitting = MixFitting(InMemory(block, kinds), asked)
         if labelling is None:
             begun = fitting.begin()
             problem, starts, evidence = begun.problem, [begun.maximum], begun.gained
@@ -177,7 +178,7 @@ def improved(
     priors = Priors(np.empty(0), ClassShares(sample, shares))
 
     def prior(at: Labelling) -> Sums:
-        frame = Frame.of_scores()
+        frame = Frame(np.empty(0), np.empty(0))  # of no features
         point = Point(LOGIT, frame, np.empty(0), at.theta, cells, at.chances)
         return priors.at(point, at.phi, mechanism)
 

@@ -30,7 +30,7 @@ from pril.likelihood.fitting import Problem
 from pril.likelihood.mechanisms import Cells, Random, Table
 from pril.likelihood.newton import Maximum
 from pril.likelihood.priors import Priors, evenly_shared
-from pril.likelihood.rows import Frame, InMemory
+from pril.likelihood.rows import Block, Frame, InMemory
 
 # The penalty of the weights of standardised features. As many pseudo-rows, of all classes together,
 # keep a class without rows from vanishing.
@@ -149,7 +149,7 @@ class Models:
     def fit(self, weight: Array, start: Array) -> Maximum:
         """Return the model for which rows weigh so much."""
         d = self.Z.shape[1]
-        rows = InMemory(self.Z, self.rows.kind, weight, self.mechanism.kinds)
+        rows = InMemory(Block(self.Z, self.rows.kind, weight), self.mechanism.kinds)
         priors, frame = Priors(np.full(d, ALPHA), None), Frame(np.zeros(d), np.ones(d))
         problem = Problem(rows, self.mechanism, priors, LOGIT, frame)
         return problem.fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
