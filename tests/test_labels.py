@@ -162,7 +162,7 @@ REFUSED = {
     "mixed pairs": ([(1, 2), ("a", 3)], None, TypeError, r"y, row 1: .* got 'a' of type str besides 1"),
     "objects": ([{"a": 1}], None, TypeError, r"y, row 0: labels must be all numbers or all strings"),
     "bytes": ([b"a"], None, TypeError, r"y, row 0: .* got b'a'"),
-    "mixed columns": (pd.DataFrame({"lo": [1], "hi": ["a"]}), None, TypeError, r"column of numbers beside a column of strings"),
+    "mixed columns": (pd.DataFrame({"lo": [1], "hi": ["a"]}), None, TypeError, r"all numbers or all strings, got 1 in row 0 and 'a' in row 0"),
     "two vocabularies": (
         pd.DataFrame({"lo": ordered(["S"], SIZES), "hi": ordered(["S"], ["S", "L"])}),
         None, ValueError, r"same categories, got \['S', 'M', 'L'\] and \['S', 'L'\]",

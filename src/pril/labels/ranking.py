@@ -132,7 +132,7 @@ def read(y: object, *, name: str = "y", columns: tuple[int, ...] = (1, 2)) -> La
     if table is None:
         labels = _read_array(y, name)
     else:
-        labels = join([_read_array(column, name) for column in table], name)
+        labels = join([read(column, name=name, columns=(1,)) for column in table], name)
     values = labels.values
     if values.ndim == 2 and values.shape[1] == 1 and 2 in columns:
         warnings.warn(
@@ -338,26 +338,10 @@ def is_missing(value: object) -> bool:
 
 
 def join(parts: list[Labels], name: str) -> Labels:
-    """Put the columns of a DataFrame side by side."""
+    """Put the columns of a table side by side."""
     if not parts:
         return Labels(np.empty((0, 0)), np.dtype(float))
-    if len({part.vocabulary is None for part in (_leading(parts), *_speaking(parts))}) > 1:
-        raise InputTypeError(
-            f"{name} has a column of numbers beside a column of strings or categories"
-        )
-    categories = [[*part.declared_codes()] for part in parts if part.declared]
-    if any(own != categories[0] for own in categories):
-        raise InputError(
-            f"the Categorical columns of {name} must have the same categories, got "
-            f"{' and '.join(map(named, categories))}"
-        )
-    joined = _put(parts, np.column_stack)
-    strangers = [word for word in joined.declared_codes() if word not in categories[0]]
-    if strangers:
-        raise InputError(
-            f"{name}: {strangers[0]!r} is not one of the categories {named(categories[0])}"
-        )
-    return joined
+    return _put(parts, np.column_stack, name)
 
 
 def _speaking(tables: Sequence[Labels]) -> Sequence[Labels]:
@@ -370,18 +354,37 @@ def _leading(tables: Sequence[Labels]) -> Labels:
     return next((table for table in tables if table.declared), _speaking(tables)[0])
 
 
-def _put(tables: Sequence[Labels], together: Callable[..., Array]) -> Labels:
+def _put(tables: Sequence[Labels], together: Callable[..., Array], name: str) -> Labels:
     """Return tables put together, with the words of all, those of a Categorical first."""
-    first = _leading(tables)
+    first, speaking = _leading(tables), _speaking(tables)
+    for table in speaking:
+        if (table.vocabulary is None) != (first.vocabulary is None):
+            raise _mixed(first, table, name)
     if first.vocabulary is None:
         # Words beside numbers are all missing.
         values = [t.values if t.vocabulary is None else np.nan * t.values for t in tables]
-        dtype = np.result_type(*(table.dtype for table in _speaking(tables)))
+        dtype = np.result_type(*(table.dtype for table in speaking))
         return first._replace(values=together(values), dtype=dtype)
     codes = first.declared_codes()
+    categories = [*codes]
     values = [table.recoded(codes) for table in tables]
+    for table in tables:
+        if table.declared and [*table.declared_codes()] != categories:
+            raise InputError(
+                f"the Categoricals of {name} must have the same categories, got "
+                f"{named(categories)} and {named(table.vocabulary)}"
+            )
+    if first.declared and len(codes) > len(categories):
+        stranger = [*codes][len(categories)]
+        raise InputError(f"{name}: {stranger!r} is not one of the categories {named(categories)}")
     vocabulary = np.array(list(codes), dtype=first.dtype)
     return first._replace(values=together(values), vocabulary=vocabulary)
+
+
+def _mixed(one: Labels, other: Labels, name: str) -> TypeError:
+    spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
+    both = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
+    return InputTypeError(f"{name}: labels must be all numbers or all strings, got {both}")
 
 
 def distinct(labels: Labels) -> Labels:
@@ -397,30 +400,13 @@ def distinct(labels: Labels) -> Labels:
 
 def stack(tables: Sequence[Labels]) -> Labels:
     """Concatenate tables, as if they were read at once."""
-    widths = [table.values.shape[1] for table in tables]
-    for width in widths:
-        if width != widths[0]:
-            raise InputError(
-                f"y must have as many columns in every block, got {widths[0]} and {width}"
-            )
-    first = _leading(tables)
-    for table in _speaking(tables):
-        if (table.vocabulary is None) != (first.vocabulary is None):
-            raise _mixed(first, table)
-    for words in (table.vocabulary for table in tables if first.declared):
-        if words is not None and words.tolist() != list(first.declared_codes()):
-            raise InputError(
-                "y must be a Categorical of the same categories in every block, got "
-                f"{named(first.vocabulary)} and {named(words)}"
-            )
+    widths = list(dict.fromkeys(table.values.shape[1] for table in tables))
+    if len(widths) > 1:
+        raise InputError(
+            f"y must have as many columns in every block, got {widths[0]} and {widths[1]}"
+        )
     places = tuple(place for table in tables for place in table.places)
-    return _put(tables, np.concatenate)._replace(block=None, places=places)
-
-
-def _mixed(one: Labels, other: Labels) -> TypeError:
-    spoken = [(table, int(np.argmax(~table.missing().all(axis=1)))) for table in (one, other)]
-    both = " and ".join(f"{table.row(t)!r} in {table.place(t)}" for table, t in spoken)
-    return InputTypeError(f"y: labels must be all numbers or all strings, got {both}")
+    return _put(tables, np.concatenate, "y")._replace(block=None, places=places)
 
 
 # --- Order and ranks -----------------------------------------------------------------------------
