@@ -685,3 +685,9 @@ def test_a_column_of_a_survey_becomes_probabilities_of_named_brackets():
 @pytest.mark.parametrize("numbers", [[0, 1, 2], ["0", "1", "2"]])
 def test_whole_numbers_one_apart_are_brackets_of_their_own(numbers):
     assert find_edges([*numbers, "3 or more"]).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_texts_that_mean_no_answer_must_be_texts():
+    assert np.isnan(from_brackets(["1-2", "2-3", "99"], missing="99")[2]).all()
+    with pytest.raises(TypeError, match=r"missing must hold texts, got \[99\]"):
+        from_brackets(["1-2", "2-3", "99"], missing=[99])

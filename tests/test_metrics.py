@@ -123,11 +123,15 @@ def test_strings_without_an_order_warn():
             lambda: interval_hinge_loss([1, 2, 3], [0.0] * 3, [1, 0]),
             r"thresholds must be finite and ascend, got \[1.0, 0.0\]",
         ),
-        (lambda: interval_hinge_loss([1, 2], [[0.0], [0.0]], [0.0]), "scores must be a 1d array"),
+        (lambda: interval_hinge_loss([1, 2], [[0.0, 1.0]] * 2, [0.0]), "scores must be a 1d array"),
+        (
+            lambda: interval_hinge_loss([1, 2], ["a", "b"], [0.0]),
+            "scores, row 0: 'a' is not a number",
+        ),
         (lambda: interval_hinge_loss([1, 2], 0.0, [0.0]), "scores must be a 1d array"),
         (lambda: interval_hinge_loss([1, 2, 3], [0.0] * 3, [0, np.inf]), "thresholds must be fin"),
         (lambda: interval_hinge_loss(range(4), [0.0] * 4, [1, 0, 2]), "thresholds must be finite"),
-        (lambda: interval_hinge_loss([1, 2], [0.0, np.inf], [0.0]), "scores must be .* finite"),
+        (lambda: interval_hinge_loss([1, 2], [0.0, np.inf], [0.0]), "scores, row 1: .* not finite"),
         (
             lambda: interval_absolute_error([1, 2], [1.5, 2]),
             r"y_pred, row 0: Unknown label type: continuous. 1\.5",
@@ -234,13 +238,14 @@ def test_the_calibration_error_is_that_of_ten_bins():
         ([[0.5, 0.5], [0.5, 0.6]], "y_proba, row 1: .*add up to 1"),
         ([[0.5, 0.5], [1.5, -0.5]], "y_proba, row 1"),
         ([[0.5, 0.5], [float("nan"), 0.5]], "y_proba, row 1"),
-        ([[1.0], [1.0]], r"column for each of the classes \[1, 2\]"),
-        ([1.0, 0.0], r"column for each of the classes .* got shape \(2,\)"),
+        ([[1.0], [1.0]], r"each of the 2 classes, got shape \(2, 1\): \[1, 2\]; pass classes="),
+        ([1.0, 0.0], r"each of the 2 classes, got shape \(2,\)"),
+        ([["a", "b"]] * 2, "y_proba must hold numbers, got <U1"),
     ],
 )
 @pytest.mark.parametrize("metric", [interval_log_loss, ranked_probability_score, calibration_error])
 def test_wrong_probabilities_are_refused(metric, proba, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         metric([1, 2], proba)
 
 

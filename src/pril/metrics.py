@@ -15,10 +15,10 @@ from sklearn.base import BaseEstimator
 from pril.bases.weights import mean_over_rows, read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks
 from pril.core.docs import filled
-from pril.core.rating import check_probabilities
-from pril.core.rows import check_cells
+from pril.core.rating import read_probabilities
 from pril.errors import ClassOrderWarning, InputError, RowError
 from pril.labels import ranking
+from pril.labels.scale import read_numbers
 
 __all__ = [
     "IntervalScorer",
@@ -145,8 +145,7 @@ def interval_hinge_loss(
     0.75
     """
     order, intervals = ranking.encode(ranking.read(y_true, name="y_true"), classes, name="y_true")
-    check_cells(scores, "scores")
-    cut, score = (np.asarray(values, dtype=np.float64) for values in (thresholds, scores))
+    cut, score = read_numbers(thresholds, "thresholds"), read_numbers(scores, "scores")
     if cut.shape != (len(order) - 1,):
         raise InputError(
             f"thresholds must have shape ({len(order) - 1},), got {cut.shape}, for the classes "
@@ -154,8 +153,8 @@ def interval_hinge_loss(
         )
     if not (np.diff(cut) >= 0).all() or not np.isfinite(cut).all():
         raise InputError(f"thresholds must be finite and ascend, got {ranking.named(cut)}")
-    if score.ndim != 1 or not np.isfinite(score).all():
-        raise InputError(f"scores must be a 1d array of finite numbers, got shape {score.shape}")
+    if not np.isfinite(score).all():
+        raise RowError("scores", int(np.argmin(np.isfinite(score))), "the score is not finite")
     ranking.check_length(score, intervals, name="scores", other="y_true")
     sides = ranking.constraints(intervals, len(order))
     beyond = np.where(sides == 0, 0.0, -sides * (score[:, np.newaxis] - cut))
@@ -496,17 +495,9 @@ def _read_probabilities(
 ) -> tuple[Ranks, Array]:
     """Return the intervals of the truth, and the probabilities of the ranks as floats."""
     order, intervals = ranking.encode(ranking.read(y_true, name="y_true"), classes, name="y_true")
-    check_cells(y_proba, "y_proba")
-    proba = np.asarray(y_proba)
-    if proba.dtype.kind != "f":
-        proba = proba.astype(np.float64)
-    if proba.ndim != 2 or proba.shape[1] != len(order):
-        raise InputError(
-            f"y_proba must have a column for each of the classes {ranking.named(order)}, got shape "
-            f"{proba.shape}; pass classes= if some do not occur in y_true"
-        )
+    hint = f": {ranking.named(order)}; pass classes= if some do not occur in y_true"
+    proba = read_probabilities(y_proba, "y_proba", len(order), hint)
     ranking.check_length(proba, intervals, name="y_proba", other="y_true")
-    check_probabilities(proba, "y_proba")
     return intervals, proba[:, np.searchsorted(np.sort(order), order)]
 
 

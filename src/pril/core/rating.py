@@ -29,14 +29,15 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from pril.core import loop_types as types
 from pril.core.arrays import Array, named
 from pril.core.links import LINKS
 from pril.core.loop_types import Csr, Rows
-from pril.core.rows import batches, n_rows
-from pril.errors import RowError
+from pril.core.rows import batches, check_cells, n_rows
+from pril.errors import InputError, InputTypeError, RowError, refusing
 
 # How much is rated at once, and stays in the processor's cache.
 CELLS = 1 << 18  # of X
@@ -191,10 +192,23 @@ def exp_of(scores: Array) -> Array:
     return np.exp(e, out=e)
 
 
-def check_probabilities(proba: Array, name: str) -> None:
-    """Refuse rows that are not probabilities of classes."""
-    rounding = np.sqrt(np.finfo(proba.dtype if proba.dtype.kind == "f" else np.float64).eps)
+def read_probabilities(P: ArrayLike, name: str, n_classes: int, hint: str = "") -> Array:
+    """Return probabilities of classes as floats, a row each; refuse what is none."""
+    check_cells(P, name)
+    with refusing():
+        proba = np.asarray(P)
+    if proba.dtype.kind not in "biuf":
+        raise InputTypeError(f"{name} must hold numbers, got {proba.dtype}")
+    if proba.dtype.kind != "f":
+        proba = proba.astype(np.float64)
+    if proba.ndim != 2 or proba.shape[1] != n_classes:
+        raise InputError(
+            f"{name} must have a column for each of the {n_classes} classes, got shape "
+            f"{proba.shape}{hint}"
+        )
+    rounding = np.sqrt(np.finfo(proba.dtype).eps)
     good = (proba >= -rounding).all(axis=1) & (np.abs(proba.sum(axis=1) - 1.0) <= rounding)
     if not good.all():
         t = int(np.argmin(good))
         raise RowError(name, t, f"{named(proba[t])} are not probabilities that add up to 1")
+    return proba

@@ -598,13 +598,14 @@ def _brackets(
     edges: Sequence[float] = (),
 ) -> tuple[list[brackets.Cell], brackets.Brackets]:
     """Return the cells of a column, and the brackets that are in it."""
-    if isinstance(missing, str):
-        missing = (missing,)
+    silent = (missing,) if isinstance(missing, str) else tuple(missing)
+    if not all(isinstance(text, str) for text in silent):
+        raise InputTypeError(f"missing must hold texts, got {shown(missing)}")
     cells = [_bracket_cell(cell, t) for t, cell in enumerate(_column(text, "text"))]
     first: dict[brackets.Cell, int] = {}
     for t, cell in enumerate(cells):
         first.setdefault(cell, t)
-    return cells, brackets.Brackets(first, missing, "text", spelling, edges)
+    return cells, brackets.Brackets(first, silent, "text", spelling, edges)
 
 
 def _bracket_cell(cell: object, row: int) -> brackets.Cell:

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pril.core.arrays import Array, LabelsLike, named
-from pril.core.rating import check_probabilities
-from pril.core.rows import check_cells
-from pril.errors import InputError, InputTypeError
+from pril.core.rating import read_probabilities
+from pril.errors import InputError
 from pril.labels import ranking
 
 
@@ -195,16 +194,7 @@ class Scale:
 
     def _read(self, P: ArrayLike) -> Array:
         """Return probabilities as floats; refuse what is none."""
-        check_cells(P, "P")
-        proba = np.asarray(P)
-        if proba.ndim != 2 or proba.shape[1] != self.n_classes:
-            raise InputError(
-                f"P must have a column for each of the {self.n_classes} classes, got shape "
-                f"{proba.shape}"
-            )
-        if proba.dtype.kind not in "biuf":
-            raise InputTypeError(f"P must hold numbers, got {proba.dtype}")
-        check_probabilities(proba, "P")
+        proba = read_probabilities(P, "P", self.n_classes)
         return np.maximum(proba, 0.0, dtype=np.float64)
 
     def _knots(self, below: Array) -> Array:
