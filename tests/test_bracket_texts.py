@@ -233,7 +233,7 @@ def test_spellings_of_one_bracket_are_equal(text):
 REFUSED = {
     "words": (["1-2", "many"], "row 1: 'many' cannot be read: it has no number; cor"),
     "twenty more": ([*"abcdefghijklmnopqrstu"], "row 19: 't', row 20: 'u'; correct"),
-    "too many": ([*"abcdefghijklmnopqrstuvw"], "row 20: 'u', and 2 other texts; correct"),
+    "too many": ([*"abcdefghijklmnopqrstuvw"], "row 20: 'u', and 2 more; correct"),
     "all of them": (["x", "1-2", "y", "x"], "row 0: 'x' .*nor can these be read: row 2: 'y'; correct"),
     "backwards": (["1-2", "5-3"], "row 1: '5-3' cannot be read: it ends below its start"),
     "an empty one": (["over 3 to under 3"], "row 0: .*no number is in it"),

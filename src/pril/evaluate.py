@@ -16,6 +16,7 @@ from pril.bases.intervals import Intervals
 from pril.bases.parts import Parts, reference_of_words, units_of_features
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
+from pril.core.coarsening import Kinds
 from pril.core.scikit import safe_indexing
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError
@@ -415,10 +416,10 @@ def bootstrap(
     Fit with ``alpha=0`` for weights of maximum likelihood. :func:`pril.inference.infer` finds
     their errors without samples.
 
-    The intervals are percentiles, corrected for bias (Efron, 1981). Those of 95 % held the true
-    number in 94 to 97 % of 400 studies of 60 to 150 rows each, thresholds at the ends of the scale
-    in 92 % of those of 60. With fewer than about 30 groups they are too narrow, as those of any
-    method that assumes many groups.
+    The intervals are percentiles, corrected for bias (Efron, 1981). In 400 simulated studies of 60
+    to 150 rows, intervals of 95 % held the true number in 94 to 97 % of the studies; with 60 rows,
+    those of the outermost thresholds did so in 92 %. With fewer than about 30 groups the intervals
+    are too narrow, as with any method that assumes many groups.
 
     Examples
     --------
@@ -506,9 +507,7 @@ def _warn_of_rare_words(result: BootstrapResult, names: list[str]) -> None:
 
 def _classes_in(intervals: NDArray[np.int64], n_classes: int) -> NDArray[np.bool_]:
     """Return which classes some label includes."""
-    begun = np.bincount(intervals[:, 0], minlength=n_classes + 1)
-    ended = np.bincount(intervals[:, 1] + 1, minlength=n_classes + 1)
-    return np.cumsum(begun - ended)[:-1] > 0
+    return Kinds.of(intervals, n_classes)[0].inside.max(axis=0) > 0.0
 
 
 def _feature_sd(

@@ -21,7 +21,7 @@ from pril.bases.parts import Parts, reference_of_words, scale_of_features, units
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
-from pril.core.links import Sides
+from pril.core.links import Sides, between_cuts
 from pril.core.rows import batches
 from pril.core.words import aligned, html_table
 from pril.errors import InputError, InputTypeError, shown
@@ -56,11 +56,11 @@ __all__ = ["Inference", "Intervals", "ProportionalOdds", "Test", "infer", "likel
 
 
 MAX_ERRORS_AWAY = 0.01  # standard errors from a model to the maximum of its rows
-TINY = 1e-300
-MIN_SHOWN_P = 1e-4  # that is shown
+TINY = 1e-300  # divides in place of zero; its inverse is finite
+MIN_SHOWN_P = 1e-4  # smaller p-values are printed as "< 0.0001"
 MAX_STEPS = 100  # to the maximum of a model that is compared
-MAX_ROWS = 1 << 12  # whose features are compared at once
-MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds
+MAX_ROWS = 1 << 12  # whose features are compared at once: it bounds memory only
+MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds, tested in seconds
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
 SCALES = {
@@ -86,11 +86,11 @@ class Test:
     Attributes
     ----------
     statistic : float
-        What has a chi-squared distribution if the hypothesis is true.
+        It has a chi-squared distribution if the hypothesis is true.
     df : int
-        Its degrees of freedom.
+        Degrees of freedom of that distribution.
     p : float
-        How often it is at least as large then; NaN if there is nothing to test.
+        How likely a statistic at least as large is then; NaN if there is nothing to test.
     """
 
     __test__ = False  # for pytest, which collects classes of this name
@@ -256,12 +256,12 @@ class Inference(Intervals):
 
     @property
     def p(self) -> NDArray[np.float64]:
-        """How often z is at least as far from zero if the true number is zero."""
+        """How likely it is that z is at least as far from zero if the true number is zero."""
         return 2.0 * ndtr(-np.abs(self.z))
 
     @property
     def aic(self) -> float | None:
-        """Akaike's information criterion; None if errors are robust: rows are not draws then."""
+        """Akaike's information criterion; None if errors are robust, as rows are not draws then."""
         return None if self.is_robust else 2.0 * self.n_parameters - 2.0 * self.loglik
 
     @property
@@ -272,7 +272,7 @@ class Inference(Intervals):
 
     @property
     def mcfadden(self) -> float | None:
-        """McFadden's R²: the share of the log-likelihood that features explain; None: unknown."""
+        """McFadden's R², what features explain of the log-likelihood; None if it is unknown."""
         return 1.0 - self.loglik / self.loglik_null if self.loglik_null else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -461,7 +461,7 @@ class Inference(Intervals):
     def _expected(self, features: Array, values: Array, mean: csr_array) -> Iterator[Array]:
         """Yield means of numbers of the classes, their errors, and the ends of intervals."""
         below, above, density, _ = self._sides(features)
-        p = np.where(below[:, :-1] > 0.5, -np.diff(above), np.diff(below))
+        p = between_cuts(below.T, above.T).T
         d, columns = features.shape[1], []
         for number in values:
             steps = np.diff(number)

@@ -28,8 +28,9 @@ __all__ = ["PredictionRanges"]
 
 
 GUARANTEES = ("exact", "contain", "touch")
-FEWEST_TO_COMPARE = 20  # rows with an exact label, and with a range, to tell which are easier
-RARE, EASIER = 0.001, 0.55  # p-value, and share of pairs, from which they are
+# Exact labels count as easier than ranges if there are this many rows of both, if the p-value is
+# smaller, and if the score is farther from all thresholds in a larger share of the pairs.
+MIN_ROWS_TO_COMPARE, MAX_P_EASIER, MIN_SHARE_EASIER = 20, 0.001, 0.55
 CLASS = "class"  # what ranges are by if not by a column
 
 
@@ -474,13 +475,13 @@ def _warn_if_easier(rows: Calibration) -> None:
     distribution, and the test of Mann and Whitney fails once in a thousand times.
     """
     n_pairs = len(rows.depth) * len(rows.others)
-    if min(len(rows.depth), len(rows.others)) < FEWEST_TO_COMPARE:
+    if min(len(rows.depth), len(rows.others)) < MIN_ROWS_TO_COMPARE:
         return
     from scipy.stats import mannwhitneyu
 
     test = mannwhitneyu(rows.depth, rows.others, alternative="greater", method="asymptotic")
     share = test.statistic / n_pairs
-    if test.pvalue < RARE and share > EASIER:
+    if test.pvalue < MAX_P_EASIER and share > MIN_SHARE_EASIER:
         warnings.warn(
             "rows with an exact label are easier than those whose label is a range: the score is "
             f"farther from all thresholds in {share:.0%} of the pairs. guarantee='exact' then "

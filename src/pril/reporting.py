@@ -44,12 +44,12 @@ __all__ = ["report"]
 
 N_WORST = 10  # rows in the table of the worst
 N_CELLS = 6  # columns of them that are shown
-N_WEIGHTS = 10
+N_WEIGHTS = 10  # the largest, in the picture or table of weights
 N_LISTED = 40  # classes or widths in a table
 N_POINTS, N_STRETCHES = 400, 20  # of the running loss
 LONGEST_CELL, LONGEST_NOTE = 60, 400  # characters
 LABEL_KINDS = {"brackets": "brackets as text", "ranges": "ranges as text"}
-N_RESAMPLES = 1000  # of the rows, for intervals of differences
+N_RESAMPLES = 1000  # of the rows, for intervals of differences: their ends have two digits
 
 
 def report(

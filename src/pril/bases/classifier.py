@@ -412,7 +412,7 @@ class ProbabilityMixin:
         logs = self._from_scores(X, self.log_chances)
         intervals = ranking.to_intervals(ranking.read(y), self.order_)
         ranking.check_length(intervals, logs)
-        chances = self._label_chances(intervals)
+        chances = self._label_chances(np.maximum(intervals, 0))
         chances[~ranking.is_labelled(intervals)] = 1.0
         with np.errstate(divide="ignore"):
             joint = logs + np.log(chances)

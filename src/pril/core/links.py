@@ -26,6 +26,14 @@ class Sides(NamedTuple):
     tilt: Array  # the derivative of the log of the density; 0 where there is no density
 
 
+def between_cuts(below: Array, above: Array) -> Array:
+    """Return the probabilities between neighbouring cuts along the first axis, given their sides.
+
+    Differences of what is near 1 are those of what is near 0.
+    """
+    return np.where(below[:-1] > 0.5, above[:-1] - above[1:], below[1:] - below[:-1])
+
+
 class Logs(NamedTuple):
     """Logarithms of the sides, also where these are too small for a number."""
 

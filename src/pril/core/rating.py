@@ -1,8 +1,8 @@
 """From rows to scores, ranks and probabilities, in NumPy: nothing is compiled to predict.
 
-A row has the same score, bit for bit, in whatever batch it is, and in a stream (`types.Cells`). The
-loop adds up in another order: the score that it records before it learns a row may differ in the
-last bit. Ties are decided as in the loop.
+A row has the same score, bit for bit, in whatever batch it is, and in a stream
+(`loop_types.Cells`). The loop adds up in another order: the score that it records before it learns
+a row may differ in the last bit. Ties are decided as in the loop.
 
 The ordered logit: ``P(y <= i) = 1 / (1 + exp(f - theta_i))`` for a score f and thresholds theta.
 
@@ -17,8 +17,8 @@ which is written in three ways. Files for ONNX have the second one.
   threshold, none that overflows.
 - ``sigma(cut[y + 1] - f) sigma(f - cut[y]) (1 - exp(cut[y] - cut[y + 1]))``: a product, so
   that logarithms are exact in the tails too, see `links.Logit`.
-- `odds_of` and `exp_of`, and `compiled.write_likelihoods`, for boosting: one exponential for each
-  row, and the same product.
+- `odds_of` and `exp_of`, with which `learners.boosting.compiled` needs one exponential for each
+  row.
 """
 
 from __future__ import annotations

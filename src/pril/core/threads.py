@@ -174,7 +174,7 @@ def _left_by_groups(root: Path) -> Iterator[int]:
 
 
 def _left_by(group: Path, limit: str, use: str, files: str) -> int:
-    """Return what one control group leaves; it is a ValueError if it has no limit."""
+    """Return what one control group leaves. Raises ValueError if it has no limit."""
     left = int((group / limit).read_text()) - int((group / use).read_text())
     pairs = (line.split() for line in (group / "memory.stat").read_text().splitlines())
     return left + next((int(number) for name, number in pairs if name == files), 0)

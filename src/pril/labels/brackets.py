@@ -33,6 +33,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pril.core.arrays import NO_LABEL
+from pril.core.words import some_of
 from pril.errors import InputError, RowError, shown
 
 MOST_LISTED = 20  # texts that an error names
@@ -565,9 +566,7 @@ class Brackets:
             return
         text, *others = sorted(self._refused, key=lambda refused: self.rows[refused])
         listed = [f"{self._place(self.rows[other])}: {shown(other)}" for other in others]
-        if len(listed) > MOST_LISTED:
-            listed[MOST_LISTED:] = [f"and {len(listed) - MOST_LISTED} other texts"]
-        also = f"; nor can these be read: {', '.join(listed)}" if listed else ""
+        also = f"; nor can these be read: {some_of(listed, MOST_LISTED)}" if listed else ""
         ways = self._ways_to_read(text, spelling)
         reason = f"{shown(text)} cannot be read: {self._refused[text]}{ways}{also}"
         raise RowError(self.name, self.rows[text], reason, hint="brackets")

@@ -15,8 +15,8 @@ from pril.core.arrays import Array, LabelsLike, Seed
 from pril.errors import InputError, RowError
 from pril.labels import ranking
 
-# Standard errors between an estimate and the median of its samples: what is more is not bias, but
-# that samples are few.
+# Standard errors between an estimate and the median of its samples. A larger distance is due to few
+# samples, not to bias.
 MOST_BIAS = 0.5
 
 
@@ -113,8 +113,8 @@ class Bootstrap:
         """Return the lower and the upper end of the interval of each column, given its estimate.
 
         They are percentiles, corrected for bias (Efron, 1981): if the median of the samples is
-        above the estimate, as that of weights is of few rows, both ends move down. NaN are left
-        out; a column of NaN has no interval.
+        above the estimate, as it is for weights that few rows give, both ends move down. NaN are
+        left out; a column of NaN has no interval.
         """
         tail = float(ndtri((1.0 + self.level) / 2.0))
         columns, estimates = values.reshape(len(values), -1).T, np.ravel(estimate)
@@ -123,7 +123,7 @@ class Bootstrap:
             if len(known := column[~np.isnan(column)]):
                 below = np.mean(known < middle) + 0.5 * np.mean(known == middle)
                 shift = 2.0 * np.clip(ndtri(below), -MOST_BIAS, MOST_BIAS)
-                # Of n samples, n + 1 gaps are as likely: so few samples are not too narrow.
+                # The n + 1 gaps around n samples are equally likely: few are not too narrow.
                 shares = ndtr(shift + np.array([-tail, tail]))
                 ends[:, j] = np.quantile(known, shares, method="weibull")
         return ends.reshape(2, *values.shape[1:])

@@ -94,10 +94,11 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
     n_iter_no_change : int, default=20
         Stop when the held-out loss has not improved for this many rounds. The best round is kept.
     trust : float, default=30.0
-        How many exact labels it takes until the assumption that raters go up as often as down
-        counts half, and rows of a class until what they show counts as much as `coarsening`.
+        Strength of the priors on the mechanism, in exact labels. With this many, the assumption
+        that raters go up as often as down counts half. With this many of a class, what they show
+        about its ranges counts as much as what `coarsening` says.
     coarsening : {"auto", "random", "offsets"}, default="auto"
-        What to assume of ranges as far as exact labels do not show it. "random": each class of a
+        What to assume about ranges where exact labels do not show it. "random": each class of a
         range is given that range equally often. "offsets": raters add classes below and above the
         true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
         label needs to be exact. "auto": what has the larger marginal likelihood of the labels,
@@ -392,7 +393,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         return contributions(rows.X, self.memory_.forest, self.memory_.background)
 
     def _label_chances(self, intervals: Array) -> Array:
-        return self.memory_.choice.relative_chances(np.maximum(intervals, 0), len(self.order_))
+        return self.memory_.choice.relative_chances(intervals, len(self.order_))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -76,11 +76,11 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and alpha
         rows, divided among the classes, at the mean of the features, so that no class vanishes.
         With 0 and ``coarsening="random"`` there is no prior: `fit` is maximum likelihood. Where a
-        mechanism is learned, 30 rows draw the shares of classes towards those that they have if
-        each range is divided evenly, whatever alpha is.
+        mechanism is learned, there is also a prior on the shares of the classes, whatever alpha is:
+        30 pseudo-rows at the shares that evenly divided ranges give.
     max_iter : int, default=100
-        Largest number of steps of a search in `fit`, which makes some to choose how classes become
-        ranges.
+        Largest number of Newton steps of each search in `fit`. There are several searches where it
+        chooses how classes became ranges.
     random_state : int, RandomState instance or None, default=None
         Not used: `fit` is deterministic.
     average : bool, default=True
@@ -94,9 +94,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     cut_rate : float, default=2.0
         Step size of the thresholds in streams.
     trust : float, default=30.0
-        How many exact labels it takes until the assumption that raters go up as often as down
-        counts half. In `fit`, how many of a class it takes until what they show about its ranges
-        counts as much as what `coarsening` says.
+        Strength of the priors on the mechanism, in exact labels. With this many, the assumption
+        that raters go up as often as down counts half. In `fit`, with this many of a class, what
+        they show about its ranges counts as much as what `coarsening` says.
     noise : float, default=0.0
         In streams, relative probability of a label that does not contain the true class, between 0
         and 1.
@@ -155,8 +155,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     Notes
     -----
     Standardise the features, for example with :class:`~sklearn.preprocessing.StandardScaler`, and
-    centre them for streams: there is no intercept, the thresholds have that role. A handful of rows
-    whose features are far from zero can be learned in reverse order there.
+    centre them for streams: there is no intercept, the thresholds have that role. From a handful of
+    rows whose features are far from zero, a stream may learn the classes in reverse order.
 
     Where no label is exact, only the assumption of shared offsets tells the classes at both ends of
     the scale from their neighbours. Where ranges are at random or a partition of the scale, and no
@@ -556,5 +556,5 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     def _label_chances(self, intervals: Array) -> Array:
         if self._is_at_maximum:
             return self.choice.relative_chances(intervals, len(self.order_))
-        kinds, kind = Kinds.of(np.maximum(intervals, 0), len(self.order_))
+        kinds, kind = Kinds.of(intervals, len(self.order_))
         return self._counted(self.memory_).label_chances(kinds)[kind]

@@ -88,13 +88,16 @@ class ByRow:
 
     def _table(self, cells: Cells) -> Array:
         """Return what `fit` found of cells of up to three classes."""
-        low, high = cells.kinds.ends[cells.kind].T
-        found = self.parts["table"][3 * self._places(low, high) + cells.rank - low]
-        return np.maximum(found, MIN_PROBABILITY)
+        return np.maximum(self.parts["table"][self._cell_places(cells)], MIN_PROBABILITY)
 
-    def _places(self, low: Array, high: Array) -> Array:
+    def _places(self, kinds: Kinds) -> Array:
         """Return where labels of up to three classes are: by their length, then by their end."""
-        return (high - low) * self.n_classes - (high - low) // 2 + low
+        return kinds.steps * self.n_classes - kinds.steps // 2 + kinds.ends[:, 0]
+
+    def _cell_places(self, cells: Cells) -> Array:
+        """Return where cells of these labels are in the table: three for each label."""
+        kinds = cells.kinds
+        return (3 * self._places(kinds) - kinds.ends[:, 0])[cells.kind] + cells.rank
 
     def coarsening(self, found: dict[str, Any]) -> Coarsening:
         """Return what to say about it, given what `fit` found, if anything.
@@ -129,11 +132,10 @@ class ByRow:
         The mechanism is not chosen again. A table that was learned stays as it is.
         """
         kinds, weights, mechanism = rows.kinds, rows.weights, found.problem.mechanism
-        low, high = kinds.ends.T
         wide, narrow = kinds.steps > MOST_STEPS, Offsets(kinds, 1.0).narrow
         sums = [weights.sum(), weights[narrow].sum(), weights[wide].sum()]
         self.parts["labels"][:3] = each * np.array(sums)
-        self.parts["kinds"][self._places(low, high)[~wide]] = each * weights[~wide]
+        self.parts["kinds"][self._places(kinds)[~wide]] = each * weights[~wide]
         self.parts["chosen"][0] = BY_OFFSETS if mechanism.name == "offsets" else AT_RANDOM
         if isinstance(mechanism, Offsets):
             self.parts["phi"][:] = found.phi
@@ -146,5 +148,4 @@ class ByRow:
             cells = Cells(kinds, np.ones(len(weights), dtype=bool))
             chances = label_chances(mechanism, found.phi, weights)
             short = ~wide[cells.kind]
-            at = 3 * self._places(low, high)[cells.kind] + cells.rank - low[cells.kind]
-            self.parts["table"][at[short]] = chances[short]
+            self.parts["table"][self._cell_places(cells)[short]] = chances[short]

@@ -10,6 +10,7 @@ import numpy as np
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
+from pril.core.links import between_cuts
 from pril.likelihood.mechanisms import Cells, Mechanism, Random
 from pril.likelihood.rows import Block
 from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, information_of
@@ -34,10 +35,7 @@ class ClassShares(NamedTuple):
         edges = np.concatenate([[-np.inf], point.theta, [np.inf]])
         below, above, density, tilt = point.link.sides(edges - scores[:, np.newaxis])
         density *= share[:, np.newaxis]
-        low, high = share @ below, share @ above
-        # Differences of what is near 1 are those of what is near 0.
-        shares = np.where(low[:-1] > 0.5, high[:-1] - high[1:], low[1:] - low[:-1])
-        shares = np.maximum(shares, LEAST_SHARE)
+        shares = np.maximum(between_cuts(share @ below, share @ above), LEAST_SHARE)
         each = self.pseudo_rows / shares
         curve, more = each / shares, each[:-1] - each[1:]
         # How the shares change: with the two cuts of each, and with the weights.

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, diags_array, issparse
 from scipy.special import logsumexp
 
 from pril.core.arrays import Array
-from pril.core.links import Link
+from pril.core.links import Link, between_cuts
 from pril.core.threads import with_one_blas_thread
 from pril.likelihood.mechanisms import Cells, Shape, Table
 from pril.likelihood.rows import Block, Frame, Framed
@@ -244,8 +244,7 @@ class Point:
 def _looked_at(link: Link, distance: Array, chance: Array) -> tuple[Array, Array, Array, Array]:
     """Return log z, P and densities over z, and tilts, given distances of cuts and chances."""
     below, above, density, tilt = link.sides(distance)
-    # Differences of what is near 1 are those of what is near 0.
-    P = np.where(below[:-1] > 0.5, above[:-1] - above[1:], below[1:] - below[:-1])
+    P = between_cuts(below, above)
     z = (P * chance).sum(axis=0)
     is_tiny = z < LEAST_CHANCE
     if not is_tiny.any():

@@ -182,10 +182,8 @@ def _returned(
     """Return a data set in the form that scikit-learn's loaders have."""
     frame = None
     if as_frame:
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+        import pandas as pd
+
         frame = pd.DataFrame(X, columns=names).assign(rank=y)
     data, target = (X, y) if frame is None else (frame[names], frame["rank"])
     if return_X_y:

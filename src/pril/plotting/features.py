@@ -364,11 +364,11 @@ def _shown(value: Any) -> str:
 
 def _ranks(values: list[object]) -> Array:
     """Return for each value its place between the lowest, 0, and the highest, 1; NaN without."""
-    numbers = np.array([float(v) if isinstance(v, Real) else np.nan for v in values])
-    known = numbers[~np.isnan(numbers)]
-    ordered = np.unique(known)
-    places = np.searchsorted(ordered, numbers) / max(len(ordered) - 1, 1)
-    return np.where(np.isnan(numbers), np.nan, places)
+    from scipy.stats import rankdata  # slow to import
+
+    numbers = [float(value) if isinstance(value, Real) else np.nan for value in values]
+    places = rankdata(numbers, "dense", nan_policy="omit") - 1.0
+    return places / np.fmax.reduce(places, initial=1.0)
 
 
 def _layers(x: Array) -> Array:
