@@ -630,8 +630,7 @@ class Inference(Intervals):
         """Return P(y < k) of each row and cut, and what belongs to it."""
         learner, means = self.parts.learner, _means(self.parts.learner)
         cut = np.concatenate([[-np.inf], learner.thresholds_ - means @ learner.coef_, [np.inf]])
-        found: Sides = learner.link_function.sides(cut - (features @ learner.coef_)[:, np.newaxis])
-        return found
+        return learner.link_function.sides(cut - (features @ learner.coef_)[:, np.newaxis])
 
     def _needed(self, what: str) -> _Fitted:
         if self.fitted is None:
@@ -999,8 +998,7 @@ def _at_zero(covariance: Array, means: Array) -> Array:
     move, d = np.eye(len(covariance)), len(means)
     move[d:, :d] = np.outer(np.diagonal(covariance)[d:] > 0.0, means)
     every = csr_array(move)
-    moved: Array = every @ covariance @ every.T
-    return moved
+    return every @ covariance @ every.T
 
 
 def _fit_again(

@@ -112,8 +112,7 @@ def cells_of(X: Any, rows: Array) -> list[dict[str, Any]]:
     if hasattr(X, "tocsr"):
         part = X.tocsr()[rows]
         cells = [f"{j}:{value:g}" for j, value in zip(part.indices, part.data, strict=True)]
-        ends = pairwise(part.indptr)
-        return [{"features": " ".join(cells[start:stop])} for start, stop in ends]
+        return [{"features": " ".join(cells[start:stop])} for start, stop in pairwise(part.indptr)]
     if hasattr(X, "to_pylist"):  # of Arrow
         return X.take(rows).to_pylist()
     part = safe_indexing(X, rows)

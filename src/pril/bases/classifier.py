@@ -249,8 +249,7 @@ class ThresholdMixin:
         scores : ndarray of shape (n_samples,)
             Comparable to `thresholds_`.
         """
-        rows = rows_to_rate(self, X)
-        return rate_in_batches(self, rows, lambda rated, _: rated.scores[:, 0])
+        return rate_in_batches(self, rows_to_rate(self, X), lambda rated, _: rated.scores[:, 0])
 
     def decision_function(self: Any, X: FeaturesLike) -> Array:
         """Return how far each score lies inside each class.

@@ -118,8 +118,7 @@ class Coarsening:
 
 def offset_name(down: int, up: int) -> str:
     """Return an offset in words."""
-    ends = [f"{n} {name}" for n, name in ((down, "down"), (up, "up")) if n]
-    return " and ".join(ends)
+    return " and ".join(f"{n} {name}" for n, name in ((down, "down"), (up, "up")) if n)
 
 
 # --- Kinds of labels --------------------------------------------------------------

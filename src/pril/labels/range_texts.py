@@ -59,8 +59,7 @@ class ClassTexts:
             if text not in read:
                 interval = self.interval(text)
                 if interval is None:
-                    known = named(self.classes)
-                    reason = f"{shown(text)} is neither one of the classes {known}"
+                    reason = f"{shown(text)} is neither one of the classes {named(self.classes)}"
                     raise RowError("y", t, f"{reason} nor a range of them")
                 read[text] = interval
             found.append(read[text])

@@ -194,8 +194,7 @@ class Scale:
 
     def _read(self, P: ArrayLike) -> Array:
         """Return probabilities as floats; refuse what is none."""
-        proba = read_probabilities(P, "P", self.n_classes)
-        return np.maximum(proba, 0.0, dtype=np.float64)
+        return np.maximum(read_probabilities(P, "P", self.n_classes), 0.0, dtype=np.float64)
 
     def _knots(self, below: Array) -> Array:
         """Return where classes begin and end, given the probabilities up to each class."""

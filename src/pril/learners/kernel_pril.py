@@ -176,8 +176,7 @@ class KernelPRIL(ThresholdMixin, OnlineClassifier):
         scores : array of shape (n_samples,)
             Comparable to `thresholds_`, in the namespace and on the device of X.
         """
-        rows = rows_to_rate(self, X)
-        return self.engine.scores(self.memory_, rows)
+        return self.engine.scores(self.memory_, rows_to_rate(self, X))
 
     @property
     def dual_coef_(self) -> Any:

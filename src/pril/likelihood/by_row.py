@@ -81,8 +81,8 @@ class ByRow:
         chances, narrow = kinds.inside.copy(), Offsets(kinds, 1.0)
         if self.mechanism == AT_RANDOM:
             return chances
-        by_table = self.mechanism == BY_TABLE
-        M = self._table(narrow.cells) if by_table else narrow.table(self.phi).M
+        is_table = self.mechanism == BY_TABLE
+        M = self._table(narrow.cells) if is_table else narrow.table(self.phi).M
         chances[narrow.cells.kind, narrow.cells.rank] = M
         return chances
 

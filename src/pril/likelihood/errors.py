@@ -91,8 +91,7 @@ def free_numbers(problem: Problem, x: Array) -> Any:
 
 def in_free_numbers(free: csr_array, numbers: Array) -> Array:
     """Return numbers, in columns, as those that rows determine."""
-    found: Array = (free.T @ numbers) / free.sum(axis=0)[:, np.newaxis]
-    return found
+    return (free.T @ numbers) / free.sum(axis=0)[:, np.newaxis]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,7 @@ class Errors:
     @cached_property
     def information(self) -> Array:
         """The information of what rows determine."""
-        found: Array = self.free.T @ self.fit.maximum.sums.information.dense() @ self.free
-        return found
+        return self.free.T @ self.fit.maximum.sums.information.dense() @ self.free
 
     @cached_property
     def aliases(self) -> Array:
@@ -209,8 +207,7 @@ class Errors:
             rest = np.linalg.qr(size[:, np.newaxis] * own, mode="complete")[0][:, own.shape[1] :]
             rest /= size[:, np.newaxis]
             basis, information = basis @ rest, rest.T @ information @ rest
-        root: Array = basis @ _inverse_root(information)
-        return root
+        return basis @ _inverse_root(information)
 
     @with_one_blas_thread
     def covariance(self, squares: Array | None = None) -> Array:

@@ -354,8 +354,7 @@ class Offsets:
 
 def shares_of(phi: Array) -> Array:
     """Return the shares of `OFFSETS`."""
-    shares: Array = softmax(LOGITS @ phi)
-    return shares
+    return softmax(LOGITS @ phi)
 
 
 @dataclass(frozen=True, eq=False)
