@@ -8,6 +8,7 @@ import pytest
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -154,6 +155,7 @@ def test_the_table_of_the_bootstrap_names_its_terms_from_the_lowest_class_on():
         ({"level": "most"}, "level must be above 0 and below 1, got 'most'"),
         ({"level": 1.0}, "level must be above 0 and below 1, got 1.0"),
         ({"estimator": PRIL()}, "estimator must be an OrderedLogit.* got PRIL"),
+        ({"estimator": FrozenEstimator(OrderedLogit())}, r"got FrozenEstimator\(OrderedLogit\)"),
         ({"groups": [1, 2, 3]}, "groups has 3 values, expected one for each of 20 rows"),
         ({"groups": ["a"] * 20}, "groups must name at least 2 groups of rows to draw from, got 1"),
         ({"groups": ["a", "b"] * 9 + [None] * 2}, "groups, row 18: the group is missing"),

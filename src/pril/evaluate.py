@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import by_class, dense_rows, naming_rows
 from pril.bases.intervals import Intervals
-from pril.bases.parts import Parts, reference_of_words, units_of_features
+from pril.bases.parts import Parts, reference_of_words, units_of_features, wrong_model
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.coarsening import Kinds
@@ -189,10 +189,8 @@ def cross_val_proba(
     parts = Parts.of(estimator)
     learner = parts.learner
     if parts.is_frozen or not hasattr(learner, "predict_proba"):
-        raise InputTypeError(
-            "estimator must be a learner of pril with predict_proba, such as OrderedLogit, or a "
-            f"Pipeline that ends in one, got {type(learner).__name__}"
-        )
+        what = "estimator must be a learner of pril with predict_proba, such as OrderedLogit"
+        raise wrong_model(what, estimator)
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), learner.classes)
     rank = intervals[:, 0]
@@ -435,10 +433,7 @@ def bootstrap(
     """
     parts = Parts.of(estimator)
     if parts.is_frozen or not hasattr(parts.learner, "marginal_effects"):
-        raise InputTypeError(
-            "estimator must be an OrderedLogit, or a Pipeline that ends in one, got "
-            f"{type(parts.learner).__name__}"
-        )
+        raise wrong_model("estimator must be an OrderedLogit", estimator)
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
     weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))

@@ -17,7 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import dense_rows
 from pril.bases.intervals import Intervals
-from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
+from pril.bases.parts import (
+    Parts,
+    reference_of_words,
+    scale_of_features,
+    units_of_features,
+    wrong_model,
+)
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
@@ -830,10 +836,7 @@ def infer(
     parts = Parts.of(model)
     learner = parts.learner
     if not hasattr(learner, "marginal_effects"):
-        raise InputTypeError(
-            "model must be an OrderedLogit, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
-        )
+        raise wrong_model("model must be an OrderedLogit", model)
     check_is_fitted(learner)
     level = check_level(level)
     if per not in ("unit", "sd"):

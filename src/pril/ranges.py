@@ -17,10 +17,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases import classifier
-from pril.bases.parts import Parts, learns
+from pril.bases.parts import Parts, learns, wrong_model
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
-from pril.errors import InputError, InputTypeError, RowError, shown
+from pril.errors import InputError, RowError, shown
 from pril.labels import ranking
 from pril.labels.resampling import Groups, read_groups
 
@@ -664,8 +664,5 @@ def learner_of(estimator: BaseEstimator) -> Any:
     """Return the learner that an estimator is or ends in."""
     learner = Parts.of(estimator).learner
     if not isinstance(learner, classifier.ThresholdMixin):
-        raise InputTypeError(
-            "estimator must be a learner with thresholds, or a Pipeline that ends in one, got "
-            f"{type(learner).__name__}"
-        )
+        raise wrong_model("estimator must be a learner with thresholds", estimator)
     return learner
