@@ -21,7 +21,7 @@ from pril import (
     PRank,
     WidrowHoff,
 )
-from pril.core.registry import BY_NAME
+from pril.core import registry
 from pril.evaluate import progressive
 from strategies import cuts, exact_streams, smooth_streams
 
@@ -31,6 +31,7 @@ LEARNERS = [
     WidrowHoff(average=False, normalize=False, rate=0.01, fit_intercept=False),
     MulticlassPerceptron(average=False, fit_intercept=False),
 ]
+BY_NAME = {learner.name: learner for learner in registry.LEARNERS}
 UNEVEN = tuple(BY_NAME[name].load() for name in reference.UNEVEN)
 CONTAINERS = st.sampled_from([np.asarray, csr_array])
 few = settings(max_examples=10)  # for each of a dozen learners

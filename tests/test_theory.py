@@ -554,6 +554,7 @@ def test_degenerate_data_gives_an_answer(case, learner):
         (lambda: margin([[np.nan], [1.0]], [1, 2]), "contains NaN"),
         (lambda: mistake_bound(1.0, 0.0, 3), "gamma must be positive, got 0.0"),
         (lambda: mistake_bound(-1.0, 1.0, 3), "radius must be at least 0, got -1.0"),
+        (lambda: margin([["a"]], [1]), "could not convert string to float: 'a'"),
         (lambda: mistake_bound(1.0, 1.0, 3, 3), "min_width must be between 0 and n_classes - 1, got 3"),
         (lambda: mistake_bound(1.0, 1.0, 0), "n_classes must be an integer of at least 1, got 0"),
         (lambda: regret_bound(10, 1.0, 3, norm=float("nan")), "norm must be at least 0, got nan"),

@@ -854,7 +854,7 @@ def infer(
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
-            known = learner.maximum_ if len(learner.covariance_) else {}
+            _, known = learner.covariance_, learner.maximum_  # the first says why there is none
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
         inner, kept = known["covariance"], "sampling" if known["sampled"] else "counts"

@@ -71,4 +71,3 @@ LEARNERS = (
 BY_COMMAND = {learner.command: learner for learner in LEARNERS}
 # All but baselines.
 RECOMMENDED = ("ordered-logit", "boosting", "pril", "passive-aggressive", "mpril", "kernel")
-BY_NAME = {learner.name: learner for learner in LEARNERS}

@@ -282,7 +282,7 @@ class Codec:
     def _decoder(self, line: bytes) -> Callable[[bytes], Any]:
         """Return a function that decodes lines with the keys of this one.
 
-        It is a ValueError if a key has a quote or a backslash, or must not be there.
+        Raises ValueError if a key has a quote or a backslash, or must not be there.
         """
         keys = msgspec.json.decode(line, type=RAW)
         names = list(dict.fromkeys([*self._columns, *keys]))

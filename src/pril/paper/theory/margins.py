@@ -19,7 +19,7 @@ from sklearn.utils import check_array
 
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.rows import check_cells
-from pril.errors import InputError
+from pril.errors import InputError, refusing
 from pril.labels import ranking
 
 __all__ = ["Margin", "margin"]
@@ -108,7 +108,8 @@ def _squared_length(row: Array) -> Fraction:
 def read_constraints(X: FeaturesLike, y: LabelsLike, classes: ArrayLike | None) -> Constraints:
     """Return the constraints of the rows that have a label."""
     check_cells(X)
-    X = check_array(X, dtype=np.float64)
+    with refusing():
+        X = check_array(X, dtype=np.float64)
     order, intervals = ranking.encode(ranking.read(y), classes)
     ranking.check_length(intervals, X)
     labelled = ranking.is_labelled(intervals)  # the others are not learned from
