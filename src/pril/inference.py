@@ -66,7 +66,7 @@ TINY = 1e-300  # divides in place of zero; its inverse is finite
 MIN_SHOWN_P = 1e-4  # smaller p-values are printed as "< 0.0001"
 MAX_STEPS = 100  # to the maximum of a model that is compared
 MAX_ROWS = 1 << 12  # whose features are compared at once: it bounds memory only
-MAX_GENERAL = 1000  # weights and thresholds of a model without proportional odds, tested in seconds
+MAX_GENERAL = 1000  # weights and thresholds without proportional odds: their matrix is dense
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
 SCALES = {
@@ -541,11 +541,10 @@ class Inference(Intervals):
     def proportional_odds(self) -> ProportionalOdds:
         """Test whether the weights are the same at each threshold, as the model assumes.
 
-        It is a score test: how far the derivatives of the likelihood by weights of each threshold
-        are from zero, beside what is expected, or their spread over groups or rows if errors are
-        robust. Labels are exact, or
-        ranges at random. A model that has learned how classes become ranges is refused:
-        this can hide or feign a weight that changes.
+        It is a score test. It compares the derivatives of the likelihood by the weights of each
+        threshold with their information or, if errors are robust, with their spread over groups or
+        rows. Labels must be exact, or ranges at random. A model that has learned how classes become
+        ranges is refused, because the mechanism can hide or feign a weight that changes.
 
         Returns
         -------
