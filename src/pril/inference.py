@@ -17,13 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import dense_rows
 from pril.bases.intervals import Intervals
-from pril.bases.parts import (
-    Parts,
-    reference_of_words,
-    scale_of_features,
-    units_of_features,
-    wrong_model,
-)
+from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
@@ -835,7 +829,7 @@ def infer(
     parts = Parts.of(model)
     learner = parts.learner
     if not hasattr(learner, "marginal_effects"):
-        raise wrong_model("model must be an OrderedLogit", model)
+        raise parts.wrong("model must be an OrderedLogit")
     check_is_fitted(learner)
     level = check_level(level)
     if per not in ("unit", "sd"):
