@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import by_class, dense_rows, naming_rows
 from pril.bases.intervals import Intervals
-from pril.bases.parts import Parts, reference_of_words, units_of_features, wrong_model
+from pril.bases.parts import Parts, reference_of_words, units_of_features
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.coarsening import Kinds
@@ -190,7 +190,7 @@ def cross_val_proba(
     learner = parts.learner
     if parts.is_frozen or not hasattr(learner, "predict_proba"):
         what = "estimator must be a learner of pril with predict_proba, such as OrderedLogit"
-        raise wrong_model(what, estimator)
+        raise parts.wrong(what)
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), learner.classes)
     rank = intervals[:, 0]
@@ -433,7 +433,7 @@ def bootstrap(
     """
     parts = Parts.of(estimator)
     if parts.is_frozen or not hasattr(parts.learner, "marginal_effects"):
-        raise wrong_model("estimator must be an OrderedLogit", estimator)
+        raise parts.wrong("estimator must be an OrderedLogit")
     X, y = indexable(X, y)
     classes, intervals = ranking.encode(ranking.read(y), parts.learner.classes)
     weights = None if sample_weight is None else read_weights(sample_weight, len(intervals))

@@ -22,7 +22,6 @@ from pril.bases.parts import (
     reference_of_words,
     scale_of_features,
     units_of_features,
-    wrong_model,
 )
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
@@ -836,7 +835,7 @@ def infer(
     parts = Parts.of(model)
     learner = parts.learner
     if not hasattr(learner, "marginal_effects"):
-        raise wrong_model("model must be an OrderedLogit", model)
+        raise parts.wrong("model must be an OrderedLogit")
     check_is_fitted(learner)
     level = check_level(level)
     if per not in ("unit", "sd"):
@@ -854,7 +853,7 @@ def infer(
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
-            known, _ = learner.maximum_, learner.covariance_  # which says why there is none
+            _, known = learner.covariance_, learner.maximum_  # the first says why there is none
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
         inner, kept = known["covariance"], "sampling" if known["sampled"] else "counts"

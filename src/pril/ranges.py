@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pril.bases import classifier
-from pril.bases.parts import Parts, learns, wrong_model
+from pril.bases.parts import Parts, learns
 from pril.core.arrays import Array, FeaturesLike, LabelsLike, Ranks, Seed
 from pril.core.scikit import HasMethods, Interval, StrOptions, fit_context, safe_indexing
 from pril.errors import InputError, RowError, shown
@@ -662,7 +662,7 @@ def _mean(values: Array) -> float | None:
 
 def learner_of(estimator: BaseEstimator) -> Any:
     """Return the learner that an estimator is or ends in."""
-    learner = Parts.of(estimator).learner
-    if not isinstance(learner, classifier.ThresholdMixin):
-        raise wrong_model("estimator must be a learner with thresholds", estimator)
-    return learner
+    parts = Parts.of(estimator)
+    if not isinstance(parts.learner, classifier.ThresholdMixin):
+        raise parts.wrong("estimator must be a learner with thresholds")
+    return parts.learner

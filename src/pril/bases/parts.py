@@ -103,6 +103,11 @@ class Parts(NamedTuple):
         centred, shared = self.steps[0][1].centre_words(weights, **options)
         return centred, shared
 
+    def wrong(self, what: str) -> InputTypeError:
+        """Return the error for a model that is not what is needed."""
+        name = model_name([*self.wrappers, self.learner][0])
+        return InputTypeError(f"{what}, or a Pipeline that ends in one, got {name}")
+
     def fit_parameter(self, name: str) -> str:
         """Return what a parameter of the learner's `fit` is called in `fit` of the model."""
         steps = [part.steps[-1][0] for part in self.wrappers if _steps_of(part)]

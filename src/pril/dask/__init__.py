@@ -31,7 +31,7 @@ from dask.delayed import Delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from pril.bases.parts import Parts, wrong_model
+from pril.bases.parts import Parts
 from pril.core.scikit import validate_params
 from pril.dask.blocks import (
     Blocks,
@@ -323,5 +323,5 @@ def _learner_of(estimator: BaseEstimator) -> Any:
     parts = Parts.of(estimator)
     others = [part for part in parts.wrappers if not hasattr(part, "steps")]
     if others or parts.is_frozen or len(parts.wrappers) > 1:
-        raise wrong_model("estimator must be a learner of this package", estimator)
+        raise parts.wrong("estimator must be a learner of this package")
     return parts.learner
