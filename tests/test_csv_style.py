@@ -119,7 +119,7 @@ ALMOST_NUMBERS = st.builds(
 
 @pytest.mark.parametrize("style", STYLES)
 @given(text=st.one_of(NOISE.map("".join), ALMOST_NUMBERS))
-@settings(max_examples=300)
+@settings(max_examples=100)
 @example("1.234")
 @example("0.123")
 @example("-0,250")

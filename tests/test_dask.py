@@ -868,10 +868,7 @@ def test_a_bad_label_is_named_and_nothing_is_left_running(client, tmp_path):
     while any(client.processing().values()) or any(client.has_what().values()):
         assert time.monotonic() < deadline, "something is left running"
         time.sleep(0.05)
-    time.sleep(0.5)
-    started = len(list(tmp_path.iterdir()))
-    time.sleep(0.5)
-    assert len(list(tmp_path.iterdir())) == started <= 13  # no second round
+    assert len(list(tmp_path.iterdir())) <= 13  # no second round
 
 
 @pytest.mark.slow
@@ -1004,8 +1001,9 @@ def test_workers_may_come_late(monkeypatch):
         ThreadPoolExecutor(1) as pool,
     ):
         fitting = pool.submit(pril.dask.fit, estimator, lazy(X), lazy(y), client=client)
-        time.sleep(2.5)
-        assert not fitting.done()
+        while not cluster.scheduler.tasks:  # it waits for a worker
+            assert not fitting.done()
+            time.sleep(0.01)
         cluster.scale(1)
         assert_same_model(fitting.result(timeout=60), pril.dask.fit(estimator, lazy(X), lazy(y)))
 

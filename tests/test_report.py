@@ -3,7 +3,9 @@
 import base64
 import json
 import re
+import shutil
 from collections import Counter
+from contextlib import chdir
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -16,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pril
+from pril.cli.main import main
 from pril.core.registry import LEARNERS
 from pril.core.words import count, some_of
 from pril.metrics import Outcomes, calibration_error, interval_absolute_error, interval_accuracy
@@ -86,12 +89,21 @@ def survey(n=300, seed=0):
     return X, y
 
 
+@pytest.fixture(scope="module")
+def folder_of_flats(tmp_path_factory):
+    """Write two tables, and a model of the first."""
+    folder = tmp_path_factory.mktemp("flats")
+    write(folder / "flats.csv", make_rows(400))
+    write(folder / "more.csv", make_rows(150, seed=1))
+    with chdir(folder), pytest.raises(SystemExit, match="0"):
+        main(["fit", "flats.csv", *LEARN, "-q"])
+    return folder
+
+
 @pytest.fixture
-def flats(good, tmp_path):
-    """Write a table and a model."""
-    write(tmp_path / "flats.csv", make_rows(400))
-    write(tmp_path / "more.csv", make_rows(150, seed=1))
-    good("fit", "flats.csv", *LEARN, "-q")
+def flats(folder_of_flats, tmp_path):
+    """Copy the tables and the model, which is fitted once for all tests."""
+    shutil.copytree(folder_of_flats, tmp_path, dirs_exist_ok=True)
     return tmp_path / "flats.pril"
 
 
