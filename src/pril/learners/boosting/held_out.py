@@ -139,7 +139,7 @@ def mix(
             problem = fitting.problem(fitting.rows, labelling.mechanism)
             evidence = labelling.evidence
             last = np.concatenate([np.zeros(n), labelling.phi, labelling.theta])
-            starts = [Maximum(last), Maximum(problem.starts()[0])]
+            starts = [Maximum(x) for x in (last, *problem.starts())]
         maxima = [problem.fit(start, asked.max_iter, tolerance=GAIN) for start in starts]
         fitted = Fit(problem, max(maxima, key=lambda maximum: maximum.value), fitting.scale)
         labelling = Labelling(problem.mechanism, fitted.phi, fitted.theta, evidence)
