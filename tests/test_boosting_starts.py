@@ -133,3 +133,17 @@ def test_starts_that_are_all_worse_than_the_shares_of_the_classes_leave_these(se
         model = OrderedBoosting(max_iter=1, random_state=0).fit(X, y)
     by_shares = -0.03 * np.log(0.03) - 0.97 * np.log(0.97)
     assert model.validation_loss_[0] < by_shares + 0.1  # as in the test above
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_ranges_to_both_sides_are_not_taken_for_those_up_and_down(seed):
+    """From as many of each, the search ended where classes are confused with their neighbours."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(420, 1))
+    score = 3.0 * np.sin(6.0 * X[:, 0]) + 0.01 * rng.logistic(size=420)
+    y = np.digitize(score, np.quantile(score, np.sort(rng.random(4))))
+    ranges = make_intervals(y[:120], 2, 0.98, classes=range(5), random_state=seed)
+    with pytest.warns():  # five rounds are not enough
+        model = OrderedBoosting(max_iter=5, random_state=0).fit(X[:120], ranges)
+    assert model.coarsening_.shares[1, 1] > 0.9  # classes on both sides, as they were made
+    assert (model.predict(X[120:]) == y[120:]).mean() > 0.7

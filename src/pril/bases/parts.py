@@ -147,11 +147,6 @@ def model_name(model: BaseEstimator | str) -> str:
     return f"{name}({', '.join(map(model_name, inner))})" if inner else name
 
 
-def wrong_model(what: str, model: BaseEstimator) -> InputTypeError:
-    """Return the error for a model that is not what is needed."""
-    return InputTypeError(f"{what}, or a Pipeline that ends in one, got {model_name(model)}")
-
-
 def _steps_of(model: BaseEstimator) -> list[tuple[str, Any]]:
     """Return the steps of a pipeline, none of another model."""
     if isinstance(model, FrozenEstimator):  # which has the attributes of what it wraps

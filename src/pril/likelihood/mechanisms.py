@@ -25,6 +25,7 @@ from pril.core.loop_types import WIDTH_SPREAD
 LOGITS = np.array([[1, 0, 1, 0], [1, 0, -1, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, -1]])
 LOGITS = LOGITS * [1.0, 1.0, 0.5, 0.5]
 SKEW = 1.5  # of the directions in starts: two thirds up, or down
+BOTH = 3.0  # of triples in starts: nine of ten to both sides
 LEAST_CELL = 1e-9  # a chance in a free table that is not learned, for it is as good as 0
 # Turnbull's shares end when no class changes by more; each step costs as much as all kinds.
 TURNBULL_CHANGE, MOST_TURNBULL = 1e-6, 2000
@@ -302,10 +303,14 @@ class Offsets:
         return made.astype(float), (high > low).astype(float)
 
     def starts(self, weights: Array) -> list[Array]:
-        """Return widths as they occur, as often up as down or not: maxima are mirrored."""
+        """Return widths as they occur, with offsets of one direction or another.
+
+        Maxima are mirrored, and triples to both sides may be taken for those up and down.
+        """
         pairs, triples = (weights[self.kinds.steps == n].sum() + 1.0 for n in (1, 2))
         ratio = np.log(1.5 * pairs / triples)  # three offsets make triples, and two make pairs
-        return [np.array([ratio, 0.0, up, up]) for up in (0.0, SKEW, -SKEW)]
+        ways = [(0.0, 0.0), (0.0, SKEW), (0.0, -SKEW), *([(BOTH, 0.0)] if triples > 1.0 else [])]
+        return [np.array([ratio, both, up, up]) for both, up in ways]
 
     def among(self, kinds: Kinds) -> Offsets:
         """Return the same of other labels."""

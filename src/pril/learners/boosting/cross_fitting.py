@@ -196,7 +196,7 @@ def make_plan(
         chances = labelling.without_direction().chances
         starts, learned = learn(labelling.mechanism.cells, chances, learned)
         scores = scores_of_folds(starts, there.fold)
-        mix, labelling = held_out.mix(scores, there, kinds, asked, labelling)
+        mix, labelling = held_out.mix(scores, there, kinds, asked, (mix, labelling))
     if view.mapped is not None and n_folds > 2 and mix[1] > 0.0:
         cross(view.mapped, there.fold, starts[1], learned[1])
     mixed, arrays, centre = mix_models(view, starts, mix)

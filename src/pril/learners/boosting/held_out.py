@@ -117,36 +117,39 @@ def mix(
     rows: LabelledRows,
     kinds: Kinds,
     asked: FitSettings,
-    labelling: Labelling | None = None,
+    last: tuple[Array, Labelling] | None = None,
 ) -> tuple[Array, Labelling]:
     """Return how much each start counts, none of them below 0, and what held-out scores show.
 
     scores[j, i] is what start j says of row i. The weights of the starts are drawn to the same. The
-    mechanism is that of a labelling before, or is chosen.
+    mechanism is that of the last time, for other scores, or is chosen.
     """
-    counts = np.ones(len(scores))
+    is_used = np.ones(len(scores), dtype=bool)
     while True:
-        used = scores[counts > 0.0].T.astype(np.float64)
+        used = scores[is_used].T.astype(np.float64)
         n = used.shape[1]  # 0 if all starts are worse than the shares of the classes
         even = 1.0 / max(n, 1)
         size, offset = even * float(used.std(axis=0).sum()) + TINY, even * used.sum(axis=1)
         weight = rows.weight.astype(np.float64)
         block = Block(used / size, rows.kind, weight, offset)
         fitting = MixFitting(InMemory(block, kinds), asked)
-        if labelling is None:
+        if last is None:
             begun = fitting.begin()
             problem, starts, evidence = begun.problem, [begun.maximum], begun.gained
-        else:  # of other scores, the labelling before may be near a wrong maximum
+        else:  # which may be near a wrong maximum
+            counts, labelling = last
             problem = fitting.problem(fitting.rows, labelling.mechanism)
-            evidence = labelling.evidence
-            last = np.concatenate([np.zeros(n), labelling.phi, labelling.theta])
-            starts = [Maximum(last), Maximum(problem.starts()[0])]
+            evidence, w = labelling.evidence, (counts[is_used] - even) * size
+            x = np.concatenate([w, labelling.phi, labelling.theta])
+            starts = [Maximum(x), Maximum(problem.starts()[0])]
         maxima = [problem.fit(start, asked.max_iter, tolerance=GAIN) for start in starts]
         fitted = Fit(problem, max(maxima, key=lambda maximum: maximum.value), fitting.scale)
         labelling = Labelling(problem.mechanism, fitted.phi, fitted.theta, evidence)
-        counts[counts > 0.0] = np.maximum(even + fitted.w / size, 0.0)
+        counts = np.zeros(len(scores))
+        counts[is_used] = np.maximum(even + fitted.w / size, 0.0)
         if np.count_nonzero(counts) == n:
             return counts, labelling
+        is_used, last = counts > 0.0, (counts, labelling)
 
 
 # --- Rounds --------------------------------------------------------------------------------------
