@@ -313,7 +313,7 @@ def predict_lazily(estimator: BaseEstimator, X: LazyRows, method: str, dtype: np
 def predict_block(
     X: Any, model: Any, method: str, dtype: Any, block_id: Any = None, partition_info: Any = None
 ) -> Any:
-    """Return a method's result for each row of a block; of a DataFrame, with its index."""
+    """Return a method's result for each row of a block, with the index of a DataFrame."""
     b = partition_info["number"] if partition_info else block_id and block_id[0]
     predicted = np.empty(0, dtype=None if is_dataframe_like(X) else dtype)
     if X.shape[0]:  # most steps refuse a block without rows

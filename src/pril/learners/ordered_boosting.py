@@ -97,7 +97,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         How many exact labels it takes until the assumption that raters go up as often as down
         counts half, and rows of a class until what they show counts as much as `coarsening`.
     coarsening : {"auto", "random", "offsets"}, default="auto"
-        What to assume of ranges as far as exact labels do not show it. "random": each class of a
+        What is assumed about ranges beyond what exact labels show. "random": each class of a
         range is given that range equally often. "offsets": raters add classes below and above the
         true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
         label needs to be exact. "auto": what has the larger marginal likelihood of the labels,

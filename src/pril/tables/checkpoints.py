@@ -1,6 +1,6 @@
 """What a run has learned, in a file, and locks that let one process at a time use a file.
 
-Of a stream, also how far it was read.
+The file of a stream also says how far it was read.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ from pril.tables.training import Run
 log = logging.getLogger(__name__)
 
 # Memory that learning takes at its peak, with some to spare: bytes for each byte of the features of
-# the sample; for each row; and of a row for each fold, and for each booster that is kept. Of rows
-# outside the sample, a byte for each feature as well. Of tables with 20 features, of which a fifth
-# is held out, 98 bytes a row were measured for 3 million rows, and 232 for 1 million.
+# the sample; for each row; and, for each row, for each fold and each booster that is kept. A row
+# outside the sample also takes a byte for each feature. With 20 features, and a fifth of the rows
+# held out, 98 bytes a row were measured for 3 million rows, and 232 for 1 million.
 PEAK, ROW_BYTES, FOLD_BYTES, BOOSTER_BYTES = 5, 100, 8, 40
 
 
@@ -264,8 +264,8 @@ def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> No
 class BoostingRun(Run):
     """A run that fits boosted trees to all rows.
 
-    Of a small table, all features are in memory. Of a larger one only a sample is, and the table is
-    read again for bins of all rows, a byte for each feature.
+    The features of a small table are all in memory. A larger one gives a sample, and is read again
+    for the bins of all rows, a byte for each feature.
     """
 
     most_kept = MOST_SAMPLED

@@ -147,7 +147,7 @@ class Task:
         return np.where(learning, LEARN, np.where(number < self.holdout, EVALUATE, CALIBRATE))
 
     def part(self, use: int, first: int, block: pa.RecordBatch) -> Part:
-        """Return the rows for one use; of those that are not learned, the ones with a weight."""
+        """Return the rows for one use; rows that are not learned need a weight."""
         chosen = self.uses(first, block) == use
         if use != LEARN:
             chosen &= self.counting(block)
