@@ -499,6 +499,7 @@ def test_fit_tells_machines_the_same(good, tmp_path):
     [
         ("mpril", ["--set", "rate=0.2"]), ("kernel", ["--set", "kernel=poly", "--set", "budget=50"]),
         ("widrow-hoff", ["--set", "normalize=false"]), ("perceptron", []), ("ordered-logit", []),
+        ("passive-aggressive", ["--set", "C=inf"]),
     ],
 )  # fmt: skip
 def test_every_model_by_its_name(good, tmp_path, name, options):

@@ -90,7 +90,9 @@ def test_a_zero_among_votes_may_be_no_vote(call, good, tmp_path):
     write(tmp_path / "t.csv", rows)
     options = ("fit", "t.csv", "--votes", "ann,bob,eve", "--features", "size,age", "-q")
     said = call(*options)[2]
-    assert "0 was taken for a vote, the lowest of [0, 1, 2, 3, 4]; if it is none, leave" in said
+    assert (
+        "0 was taken for a vote, the lowest of [0, 1, 2, 3, 4]; if it means no vote, leave" in said
+    )
     assert said.endswith("; pass --classes, lowest first\n")
     good(*options, "--classes", "0,1,2,3,4")
 

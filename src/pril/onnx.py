@@ -75,7 +75,7 @@ def to_onnx(model: BaseEstimator, X: FeaturesLike | None = None) -> onnx_proto.M
         `PolynomialMap`, `LandmarkFeatures` and, as the first step, `ColumnEncoder`; or a
         `PredictionRanges` of such a model.
     X : array-like of shape (n_samples, n_features), default=None
-        Rows of which the type is taken: float32 or float64. None: float64. It has no effect if the
+        Rows whose type is taken: float32 or float64. None: float64. It has no effect if the
         first step is a `ColumnEncoder`, or an `OrderedBoosting` with words as categories: each
         column is then a separate input, of shape (n_samples, 1), float64 or strings. A number
         is missing if it is NaN, a word if it is none that the model knows, such as "".

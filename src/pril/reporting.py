@@ -1,7 +1,7 @@
 """A report on a model: one HTML file that shows how good it is on rows with labels.
 
-Rows are added block by block. Of each labelled row, its label, its prediction and its score are
-kept, 32 bytes; cells are kept only of the worst rows. `contents` returns the numbers, tables and
+Rows are added block by block. Each labelled row leaves its label, its prediction and its score,
+32 bytes; only the worst rows keep their cells. `contents` returns the numbers, tables and
 figures of the page; the template `report.html` has the words.
 """
 

@@ -382,8 +382,8 @@ class ProbabilityMixin:
     def posterior(self, X: FeaturesLike, y: LabelsLike) -> Array:
         """Return the probabilities of the classes, given the features and the label of each row.
 
-        A range weighs its classes by how often rows of each class are given that range, as far as
-        the learner knows it. With the probabilities as weights, any classifier can learn from
+        A range weighs its classes by how often rows of each class are given that range, if the
+        learner has learned that. With the probabilities as weights, any classifier can learn from
         ranges: see `docs/guide/choosing.md`.
 
         Parameters

@@ -550,7 +550,7 @@ def split_assignments(assignments: list[str] | None) -> dict[str, Any]:
         if not (name and equals):
             raise InputError(f"--set {assignment}: expected NAME=VALUE")
         try:
-            parameters[name] = json.loads(value)
+            parameters[name] = json.loads("Infinity" if value == "inf" else value)
         except ValueError:
             parameters[name] = value
     return parameters

@@ -198,7 +198,7 @@ def _mix(
     seed = int(rng.randint(2**31, dtype=np.int64)) if model.shuffle else None
     patience = Patience(model, model.engine)
     weight = 0.0
-    # Sums of the second half of the rounds; of the last round if learning ends before.
+    # Sums of the second half of the rounds, or of the last round if learning ends before.
     averaged: list[BlockSums] = []
     carry = np.zeros(len(classes) - 1)
     for n_iter in range(1, epochs + 1):

@@ -8,7 +8,7 @@ The grammar is closed, and a text is read only if all of it is accounted for:
   before and after it: the unit. A unit is never looked up. It must be the same text throughout a
   column, "times a week" as well as "EUR"; a plural s makes no difference. Before a number, only a
   currency may stand (`CURRENCY`).
-- What separates decimals and thousands is told by the caller. If nobody has told, decimals have a
+- The caller says what separates decimals and thousands. If nobody says, decimals have a
   point; and groups of three digits after one of the marks , and . are thousands if that reads all
   numbers of the column, and a number such as 1,000,000 or 1,000.5 or a given edge shows it, or the
   classes are the same as with decimals. An edge may also show that they are decimals.
@@ -430,7 +430,7 @@ class Brackets:
     spelling : Spelling
         How the column is written. Without a unit, unit and steps are found in the texts.
     edges : sequence of float, default=()
-        The cut points between the classes, as far as they are known.
+        Cut points between the classes that are known.
     place : callable
         Returns what to call a row in errors.
     prefix : str, default=""
@@ -624,7 +624,7 @@ class Ends:
     read : dict of (str or float) to Bracket
         What the texts mean.
     edges : set of Decimal
-        The cut points between the classes, as far as they are known.
+        Cut points between the classes that are known.
     conflict : callable
         Returns the error about a text, given what is wrong with it.
 

@@ -724,7 +724,9 @@ def zero_among_votes(order: Array) -> str | None:
     """Return what to say of a 0 that was found among votes, and may be no vote; None without it."""
     if order.dtype.kind not in "iuf" or len(order) < 3 or order[0] != 0:  # 0 and 1 are no and yes
         return None
-    return f"0 was taken for a vote, the lowest of {named(order)}; if it is none, leave it out"
+    return (
+        f"0 was taken for a vote, the lowest of {named(order)}; if it means no vote, leave it out"
+    )
 
 
 def between_votes(ranks: Ranks, n_classes: int, trim: float) -> Ranks:

@@ -98,7 +98,7 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         that raters go up as often as down counts half. With this many of a class, what they show
         about its ranges counts as much as what `coarsening` says.
     coarsening : {"auto", "random", "offsets"}, default="auto"
-        What to assume about ranges where exact labels do not show it. "random": each class of a
+        What is assumed about ranges beyond what exact labels show. "random": each class of a
         range is given that range equally often. "offsets": raters add classes below and above the
         true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
         label needs to be exact. "auto": what has the larger marginal likelihood of the labels,

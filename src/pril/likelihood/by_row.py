@@ -31,7 +31,7 @@ from pril.likelihood.mechanisms import (
 )
 from pril.likelihood.rows import Rows
 
-# Files may hold any numbers. Of rows of a kind, and of logits, there are no more than these.
+# Files may hold any numbers; rows of a kind and logits reach no further than these.
 MOST_ROWS, FARTHEST = 1e9, 50.0
 
 

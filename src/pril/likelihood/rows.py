@@ -31,7 +31,7 @@ Selection: TypeAlias = slice | Array  # of rows: some that follow each other, or
 BLOCK_ROWS, BLOCK_CELLS = 1 << 14, 1 << 19  # the most of a block, which stays in the cache
 FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
 LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
-# Rounding errors of scores: of a feature as many spreads from zero, a score has 9 digits less.
+# Rounding errors of scores: a feature so many spreads from zero costs a score 9 digits.
 FARTHEST = 2.0**32
 DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer to each other are equal
 ROUNDING = 4.0 * np.finfo(float).eps  # relative, of a mean: a column that varies less is constant

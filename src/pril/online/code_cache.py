@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Modules with compiled code or what it is made of, and this one. Of the package, they import each
-# other only; a change of one makes all code anew.
+# Modules with compiled code or what it is made of, and this one. They import no others of the
+# package; if one changes, all code is compiled anew.
 PACKAGE = "pril"
 MODULES = (
     "core.arrays",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
-TOLD_AFTER = 1.0  # seconds: what takes longer is told
+TOLD_AFTER = 1.0  # seconds of compiling
 
 
 class CompileTime:

@@ -80,7 +80,7 @@ def short_text(name: object) -> str:
 
 
 def name_classes(axis: XAxis | YAxis, classes: Array) -> None:
-    """Name the classes on an axis; of many classes, some at equal distances."""
+    """Name the classes on an axis, or some at equal distances if there are many."""
     places = range(0, len(classes), -(-len(classes) // MOST_NAMES))
     names = [short_text(classes[k]) for k in places]
     slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}

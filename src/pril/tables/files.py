@@ -43,7 +43,7 @@ NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
 FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of text.READ_BYTES
 MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
-# Is told what is done, and how many rows of how many; with a note, what is counted is no rows.
+# Called with what is being done, and how many rows of how many; a note says what else is counted.
 Watcher = Callable[..., None]
 # First row; the columns that are used; all columns, or the lines of JSON, to be written again.
 CopyBlock = tuple[int, pa.RecordBatch, "pa.RecordBatch | list[str]"]

@@ -43,7 +43,7 @@ class Labels(NamedTuple):
     """What kinds of labels say of scores, given thresholds and chances.
 
     A kind has one cell for each of its classes, between two cuts; or a single one for all of them,
-    if their chances are alike. Of several models, `odds` and `gap` have one more axis, the first.
+    if their chances are alike. With several models, `odds` and `gap` have one more axis, the first.
     """
 
     cuts: Array  # (kinds, m), ascending; the last one of a kind is repeated
