@@ -16,7 +16,7 @@ from pril import OrderedLogit
 from pril.core.coarsening import Kinds
 from pril.core.links import LINKS
 from pril.labels import make_intervals
-from pril.likelihood.fitting import FitSettings, Fitting
+from pril.likelihood.fitting import FitSettings, Fitting, fit
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.rows import Block, InMemory
 
@@ -491,6 +491,24 @@ def test_features_too_far_from_zero_are_refused_by_name():
     X[:, 1] += 1e12
     with pytest.raises(ValueError, match="feature 1 varies by"):
         OrderedLogit(alpha=0.0).fit(X, y)
+
+
+@pytest.mark.parametrize("exact", [0.0, 0.25])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_posterior_never_falls_and_steps_are_few(exact, seed):
+    X, pairs = raters(600, seed, exact)
+    kinds, kind = Kinds.of(pairs, 4)
+    asked, steps = FitSettings(alpha=0.3, coarsening="offsets"), []
+    rows = Fitting(InMemory(X, kind, np.ones(600), kinds), asked)
+    for start in rows.problem(rows.rows, rows.mechanism("offsets")).starts():
+        values = []
+        begun = {"x": start, "n_iter": 0, "damping": 0.0, "converged": False, "target": None}
+        begun |= {"mechanism": "offsets", "evidence": {}, "n_steps": 0}
+        found = fit(rows.rows, asked, begun, lambda far, to=values: to.append(far.maximum.value))
+        assert found.maximum.converged
+        assert (np.diff([*values, found.maximum.value]) > -1e-8).all()
+        steps.append(found.maximum.n_iter)
+    assert max(steps) <= 17
 
 
 def test_too_few_steps_are_warned_of():

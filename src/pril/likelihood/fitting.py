@@ -19,7 +19,7 @@ from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import LOGIT, Link
 from pril.core.loop_types import DIRECTION_ROWS
-from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, label_chances
+from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, Table, label_chances
 from pril.likelihood.newton import Maximum, climb, log_determinant
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
@@ -28,7 +28,7 @@ from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 MOST_COMPARED = 5000  # different rows that show which mechanism fits
 NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
-ROUGH = 1e-2  # of the log posterior: what starts may leave, until it is clear which one is best
+ROUGH = 0.1  # of the log posterior: what starts may leave, until it is clear which one is best
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 ROUNDING = 16.0 * np.finfo(float).eps  # of a sum of squares, relative
@@ -159,20 +159,21 @@ class Problem:
         M = self.mechanism.table(phi).M
         return Point(self.link, self.frame, w, theta, self.mechanism.cells, M)
 
-    def loglik(self, x: Array) -> Sums:
+    def loglik(self, point: Point, table: Table) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
-        point = self.point(x)
         sums = self.rows.add_up(point.sums, KindSums.plus, "taking a step")
-        table = self.mechanism.table(self.split(x)[1])
-        return assembled(sums, self.mechanism.cells, table)
+        return assembled(sums, point.cells, table)
 
     def look_at(self, x: Array) -> Sums | None:
         """Return the log posterior; None if thresholds are out of order."""
-        if not (np.diff(self.split(x)[2]) > 0.0).all():
+        w, phi, theta = self.split(x)
+        if not (theta[1:] > theta[:-1]).all():
             return None
+        table = self.mechanism.table(phi)
+        point = Point(self.link, self.frame, w, theta, self.mechanism.cells, table.M)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            prior = self.priors.at(self.point(x), self.split(x)[1], self.mechanism)
-            found = self.loglik(x).plus(prior)
+            prior = self.priors.at(point, phi, self.mechanism)
+            found = self.loglik(point, table).plus(prior)
         return found if np.isfinite([found.value, *found.gradient]).all() else None
 
     def starts(self) -> list[Array]:
@@ -477,7 +478,7 @@ class Fitting:
         if self.rows.n_rows > NEARER * MOST_COMPARED:
             some = self.problem(self.nearer, mechanism)
             start = Maximum(some.start_near(maximum.x, problem))
-            problem, maximum = some, some.fit(start, self.settings.max_iter, tolerance=ROUGH)
+            problem, maximum = some, some.fit(start, self.settings.max_iter)
             n_steps += maximum.n_iter
         whole = self.problem(self.rows, mechanism)
         start = Maximum(whole.start_near(maximum.x, problem))

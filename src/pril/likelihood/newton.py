@@ -22,6 +22,7 @@ SMALLEST = 1e-15  # of the log posterior, relative: no step can be seen to gain 
 # the most, steps do not change a number of 1 any more.
 DAMPING, LEAST_DAMPING, MOST_DAMPING = 10.0, 1e-3, 1e16
 LEAST_LEFT = 0.1  # of the distance between two thresholds, after a step
+MOST_SHORTER = 2  # times that a step after which the value falls is shortened, before it is damped
 NO_DISTANCE = 1e-12  # of two thresholds: less makes no difference, and is soon a rounding error
 MOST_VECTORS = 256  # numbers whose saddles are left along eigenvectors, which are slow to find
 FLAT = 1e-9  # curvature of scaled information: a rounding error
@@ -73,7 +74,12 @@ def climb(
         least = max(tolerance * min(unit, 1.0), SMALLEST * abs(here.value))
         is_last = is_peak and damping == 0.0 and gain < least
         there = look_at(x + step)
-        if there is None or there.value < here.value - ROUNDING * abs(here.value):
+        for _ in range(0 if is_last else MOST_SHORTER):
+            if there is None or not falls(here, there):
+                break
+            step = shorter(here, there, step)
+            there = look_at(x + step)
+        if there is None or falls(here, there):
             if is_last or damping > MOST_DAMPING:  # no step can be seen to gain
                 return Maximum(x, here, n_iter, damping, is_last)
             damping = max(DAMPING * damping, LEAST_DAMPING)
@@ -84,6 +90,17 @@ def climb(
             return Maximum(x, here, n_iter, damping, True)
         watch(Maximum(x, here, n_iter, damping))
     return Maximum(x, here, max_iter, damping, False)
+
+
+def falls(here: Sums, there: Sums) -> bool:
+    """Tell whether the value falls, by more than rounding."""
+    return there.value < here.value - ROUNDING * abs(here.value)
+
+
+def shorter(here: Sums, there: Sums, step: Array) -> Array:
+    """Return the step to the top of a parabola through both values; at least a tenth, or a half."""
+    slope = max(float(here.gradient @ step), 0.0)
+    return step * min(max(0.5 * slope / (slope + here.value - there.value), 0.1), 0.5)
 
 
 def newton_step(here: Sums, x: Array, damping: float) -> tuple[Array, bool]:

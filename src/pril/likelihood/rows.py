@@ -118,7 +118,7 @@ class Lowest(NamedTuple):
     @classmethod
     def of(cls, block: Block, digests: Array, most: int) -> Lowest:
         """Return the rows of a block that have `most` different features."""
-        if block.n_rows > most and len(different := np.unique(digests)) > most:
+        if block.n_rows > most and len(different := sorted_unique(digests)) > most:
             some = np.flatnonzero(digests <= different[most - 1])
             block, digests = block.take(some), digests[some]
         order = np.lexsort([block.kind, digests])
@@ -139,6 +139,12 @@ class Lowest(NamedTuple):
     def take(self, some: slice) -> Lowest:
         """Return some of them."""
         return Lowest(self.rows.take(some), self.digests[some])
+
+
+def sorted_unique(values: Array) -> Array:
+    """Return the different values, ascending; by sorting, which is faster than `numpy.unique`."""
+    ascending = np.sort(values)
+    return ascending[np.append(True, ascending[1:] != ascending[:-1])]
 
 
 def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:

@@ -162,7 +162,9 @@ class Point:
 
     def terms(self, scores: Array, kind: Array) -> Iterator[Terms]:
         """Return the terms of rows, of those of one shape together."""
-        cells, order = self.cells, np.argsort(kind, kind="stable")
+        cells = self.cells
+        short = kind.astype(np.min_scalar_type(len(cells.varies)))  # is sorted by its digits
+        order = np.argsort(short, kind="stable")
         cut = np.concatenate([[-np.inf], self.theta, [np.inf]])
         n_cells = cells.n_cells[kind[order]] if len(cells.shapes) > 1 else None
         for shape in cells.shapes:

@@ -16,7 +16,7 @@ from pril.core.rows import frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem
-from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random
+from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random, Table
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
@@ -93,12 +93,12 @@ class MixProblem(Problem):
 
     rows: InMemory
 
-    def loglik(self, x: Array) -> Sums:
+    def loglik(self, point: Point, table: Table) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
-        (w, phi, theta), rows, cells = self.split(x), self.rows.whole, self.mechanism.cells
-        Z, table = self.frame.view(rows.X).dense(), self.mechanism.table(phi)
+        rows, cells = self.rows.whole, point.cells
+        Z = point.frame.view(rows.X).dense()
         kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
-        e, labels = exp_of(Z @ w + rows.offset), labels_of(cells, theta, table.M)
+        e, labels = exp_of(Z @ point.w + rows.offset), labels_of(cells, point.theta, table.M)
         return assembled(kind_sums(Z, e, kind, weight, labels), cells, table)
 
 
