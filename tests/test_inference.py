@@ -23,7 +23,7 @@ from pril.core.coarsening import Kinds
 from pril.errors import InputError, InputTypeError
 from pril.inference import infer, likelihood_ratio
 from pril.labels import make_intervals
-from pril.likelihood import fitting
+from pril.likelihood import fitting, rows
 from pril.likelihood.mechanisms import Random
 
 THETA = np.array([-1.5, 0.0, 1.2])
@@ -516,6 +516,16 @@ def test_separation_is_named():
     assert not model.converged_
     assert np.isnan(infer(model).std_error).all()
     assert fitted(frame, y, alpha=0.3).converged_
+
+
+def test_separation_is_named_where_other_scores_are_far():
+    """The row with the mark would have its label anyway, so that its weight has hardly grown."""
+    x = np.r_[0.1, 0.5, 1.2, 1.7, 0.0, 0.3, 0.8, 1.5, 2.9, 5.0, 24.0, 110.0, 400.0, 760.0, 16.0]
+    for copies in (1, 3):
+        y = np.repeat(np.arange(15) > 3, copies)
+        X = np.repeat(np.column_stack([np.arange(15) == 14, x]), copies, axis=0)
+        with pytest.warns(ConvergenceWarning, match="feature.* 0.* separate.* rows of label"):
+            assert not OrderedLogit(alpha=0.0).fit(X, y).converged_
 
 
 def test_separation_is_named_by_the_word_whose_weight_grows():
@@ -1028,6 +1038,14 @@ def test_a_robust_score_test_is_that_of_its_derivatives():
 
 
 # --- What is kept, and what is refused ---
+
+
+def test_groups_may_be_in_several_blocks(monkeypatch):
+    X, y = table()
+    found = [infer(fitted(X, y), X, y, groups=np.arange(400) // 5).proportional_odds()]
+    monkeypatch.setattr(rows, "block_rows", lambda d: 64)
+    found.append(infer(fitted(X, y), X, y, groups=np.arange(400) // 5).proportional_odds())
+    assert found[1].overall.statistic == pytest.approx(found[0].overall.statistic)
 
 
 def test_the_command_prints_where_errors_are_from(call):

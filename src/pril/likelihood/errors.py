@@ -156,8 +156,8 @@ class Errors:
         """Where the likelihood has no maximum, and rises for ever.
 
         Along such a direction, the curvature is nothing beside the squares of the scores. So it may
-        be at a maximum where some scores are far from all others; but a step further would then
-        move rows out of their ranges, as others are already.
+        be at a maximum where some scores are far from all others; but a step either way would
+        then move rows out of their ranges, as some are already.
         """
         problem, products = self.fit.problem, self.fit.products
         n_kinds, n = len(problem.rows.kinds.ends), len(self.fit.maximum.x)
@@ -265,7 +265,8 @@ def _squares_of(point: Point, J: Array, block: Block) -> Array:
 def _moved(point: Point, directions: Array, n_kinds: int, block: Block) -> Array:
     """Return the weight of the rows of each kind that directions move, and that are moved wrongly.
 
-    The latter are those that the last direction moves out of their ranges, and those that are out.
+    The latter are those that each direction moves out of their ranges, those that it moves out of
+    them if turned round, and those that are out.
     """
     Z, (low, high) = point.frame.view(block.X), point.cells.kinds.ends[block.kind].T
     d, k = len(point.w), len(point.theta)
@@ -275,8 +276,9 @@ def _moved(point: Point, directions: Array, n_kinds: int, block: Block) -> Array
         return np.array([cut[low] - scores, scores - cut[high + 1]])
 
     moves = np.array([outside(each[:d], each[len(each) - k :]) for each in directions])
-    moved = (np.isfinite(moves) & (np.abs(moves) > MOVED)).any(axis=(0, 1))
-    lost = moves[-1] > MOVED, outside(point.w, point.theta) > 0.0
+    moves[np.isinf(moves)] = 0.0
+    moved = (np.abs(moves) > MOVED).any(axis=(0, 1))
+    lost = [*(moves > MOVED), *(moves < -MOVED), outside(point.w, point.theta) > 0.0]
     rows = [moved, *(some.any(axis=0) for some in lost)]
     return np.array([np.bincount(block.kind, block.weight * some, n_kinds) for some in rows])
 
