@@ -493,13 +493,23 @@ def test_features_too_far_from_zero_are_refused_by_name():
         OrderedLogit(alpha=0.0).fit(X, y)
 
 
+def test_a_threshold_in_a_gap_without_rows_has_no_error():
+    """No row's probability says where in the gap it is, not even by the smallest number."""
+    X = np.array([[0.0], [1.0], [0.0], [1.0], [1e4], [1e4]])
+    model = OrderedLogit(alpha=1e-6, link="cloglog").fit(X, [0, 1, 0, 1, 2, 2])
+    variances = np.diag(model.covariance_)
+    assert np.isfinite(model.covariance_).all()
+    assert (variances[:2] > 0.0).all()
+    assert variances[2] == 0.0
+
+
 @pytest.mark.parametrize("exact", [0.0, 0.25])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_posterior_never_falls_and_steps_are_few(exact, seed):
     X, pairs = raters(600, seed, exact)
     kinds, kind = Kinds.of(pairs, 4)
     asked, steps = FitSettings(alpha=0.3, coarsening="offsets"), []
-    rows = Fitting(InMemory(X, kind, np.ones(600), kinds), asked)
+    rows = Fitting(InMemory(Block(X, kind, np.ones(600)), kinds), asked)
     for start in rows.problem(rows.rows, rows.mechanism("offsets")).starts():
         values = []
         begun = {"x": start, "n_iter": 0, "damping": 0.0, "converged": False, "target": None}

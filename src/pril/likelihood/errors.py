@@ -36,7 +36,8 @@ VANISHED = 1e-3  # rows that a class has at the maximum, at most, if it has vani
 SEPARATED, ALL_SEPARATED = 1e-6, 1e-4
 MOVED = 1e-3  # of the root of the mean square of scores: what moves less does not move
 SINGULAR = 1e-12  # of information that is scaled to 1: a rounding error
-TINY = 1e-300
+TINY = 1e-300  # divides in place of zero
+LEAST_SIZE = 1e-75  # of the root of information: variances have squares
 MOST_SMALL = 0.01  # of the largest weight that grows: a smaller one is not what separates
 MOST_LISTED = 5  # features, or labels, in a sentence
 MOST_CELLS = 1 << 20  # of the gradients of rows that are in memory at once
@@ -286,9 +287,11 @@ def _moved(point: Point, directions: Array, n_kinds: int, block: Block) -> Array
 def _inverse_root(matrix: Array) -> Array:
     """Return a root of the inverse of information.
 
-    Where it is not positive, variances are huge; as those of a square, none is below zero.
+    Where it is not positive, variances are huge; as those of a square, none is below zero. What has
+    no information, but for a number that is too small to be squared, has none.
     """
     size = np.sqrt(np.maximum(np.abs(np.diagonal(matrix)), TINY))
+    has_none = size < LEAST_SIZE
     scaled = matrix / np.outer(size, size)
     try:
         lower = np.linalg.cholesky(scaled)
@@ -296,7 +299,9 @@ def _inverse_root(matrix: Array) -> Array:
     except LinAlgError:
         values, vectors = np.linalg.eigh(scaled)
         root = vectors / np.sqrt(np.maximum(values, SINGULAR))
-    return root / size[:, np.newaxis]
+    root /= size[:, np.newaxis]
+    root[has_none] = 0.0
+    return root
 
 
 def _root_of(matrix: Array) -> Array:
