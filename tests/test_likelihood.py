@@ -380,20 +380,29 @@ def test_offsets_are_found_without_any_exact_label(kind):
     assert error < 1.1 * least
 
 
-def test_no_class_vanishes_where_ranges_are_shifted_into_the_scale():
-    """By offsets that only go up, the highest classes would not occur, and nor would narrow ends."""
+@pytest.mark.parametrize("width", [3, 4])
+def test_no_class_vanishes_where_ranges_are_shifted_into_the_scale(width):
+    """By offsets that only go up, the highest classes would not occur, and nor would narrow ends.
+
+    At random, only classes in the middle need occur: each range of four has one of them.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2))
     rank = np.digitize(X @ [1.5, 1.0] + rng.logistic(scale=0.25, size=600), np.arange(-3, 4) * 0.8)
-    lower = (rank - rng.integers(0, 3, 600)).clip(0, 5)
-    ranges = np.column_stack([lower, lower + 2])
+    lower = (rank - rng.integers(0, width, 600)).clip(0, 8 - width)
+    ranges = np.column_stack([lower, lower + width - 1])
+
+    def fitted(**parameters):
+        return OrderedLogit(classes=range(8), **parameters).fit(X, ranges)
+
     errors = {
-        coarsening: np.abs(
-            OrderedLogit(classes=range(8), coarsening=coarsening).fit(X, ranges).predict(X) - rank
-        ).mean()
+        coarsening: np.abs(fitted(coarsening=coarsening).predict(X) - rank).mean()
         for coarsening in ("auto", "random")
     }
     assert errors["auto"] < errors["random"]
+    # The prior of the classes does not end where that of the weights does.
+    none, hardly = (fitted(alpha=alpha).thresholds_ for alpha in (0.0, 1e-12))
+    np.testing.assert_allclose(none, hardly, atol=1e-6)
 
 
 def test_streams_go_on_from_the_maximum():

@@ -347,6 +347,13 @@ class Fitting:
         """Whether a mechanism may be learned."""
         return self.asked != ("random",)
 
+    @property
+    def draws_classes(self) -> bool:
+        """Whether class shares are drawn to an even division: if ranges need not be at random."""
+        kinds = self.rows.kinds
+        is_range = (kinds.steps > 0) & (kinds.steps < kinds.n_classes - 1)
+        return self.learns or (self.settings.coarsening != "random" and bool(is_range.any()))
+
     @cached_property
     def frame(self) -> Frame:
         """Where features are, and how large; those without a weight have no size."""
@@ -380,7 +387,7 @@ class Fitting:
     @cached_property
     def scale(self) -> SeenClasses:
         """The classes: those that labels tell apart, if there is no prior to tell them apart."""
-        if self.learns or self.settings.alpha > 0.0:
+        if self.draws_classes or self.settings.alpha > 0.0:
             return SeenClasses.whole(self.rows.kinds)
         return SeenClasses.of(self.rows.kinds, self.rows.weights)
 
@@ -390,7 +397,7 @@ class Fitting:
         scale, alpha = self.frame.scale, self.settings.alpha
         ridge = np.where(scale > 0.0, alpha * scale**2, 1.0)
         n, classes = self.scale.kinds.n_classes, None
-        if self.learns:
+        if self.draws_classes:
             shares = evenly_shared(self.rows.kinds, self.rows.weights)
             sample = self.compared.sample(MOST_SAMPLED).whole
             classes = ClassShares(sample, CLASS_ROWS * shares)
