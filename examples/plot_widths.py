@@ -67,9 +67,9 @@ for share_exact in (0.0, 0.05, 0.25):
 # Without any exact label, `OrderedLogit` learns how ranges of two classes arise: the true class is
 # the lower or the upper one, equally often. It assumes that wider ranges are cut off at the ends of
 # the scale, and these are not. Every range that contains the lowest class contains the next ones
-# too, so nothing tells them apart, and mid-points are better. With one exact label in twenty,
-# ranges of two classes, and of four and more, are better than mid-points; with a quarter, all
-# ranges are.
+# too, so nothing tells them apart, and mid-points of three to five classes are as good or better.
+# With one exact label in twenty, ranges of two classes, and of four and more, are better than
+# mid-points; with a quarter, all ranges are.
 
 figure, axes = plt.subplots(1, 3, figsize=(10, 4), layout="constrained", sharey=True)
 titles = {0.0: "no exact label", 0.05: "one label in twenty exact", 0.25: "a quarter exact"}

@@ -75,8 +75,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     alpha : float, default=0.3
         Strength of the penalty in `fit`: ``alpha / 2`` times the squares of the weights, and alpha
         rows, divided among the classes, at the mean of the features, so that no class vanishes.
-        With 0 and ``coarsening="random"`` there is no prior: `fit` is maximum likelihood. Where a
-        mechanism is learned, there is also a prior on the shares of the classes, whatever alpha is:
+        With 0 and ``coarsening="random"`` there is no prior: `fit` is maximum likelihood. With
+        another `coarsening`, ranges bring a prior on the shares of the classes, whatever alpha is:
         30 pseudo-rows at the shares that evenly divided ranges give.
     max_iter : int, default=100
         Largest number of Newton steps of each search in `fit`. There are several searches where it
