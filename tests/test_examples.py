@@ -67,6 +67,16 @@ def test_notebooks_show_tables():
     wanted = [cell for line in result.cells() for cell in line if cell]
     assert texts == [*wanted, *result.notes]
     assert "a < b & c" in texts
+    chances = result.probabilities(X)
+    for table, more in ((result.marginal_effects(X), 0), (chances, chances.estimate.size - 20)):
+        *texts, last = Cells(table._repr_html_()).texts
+        assert last == f"and {more} more, see to_frame()" if more else f"{table.upper.flat[-1]:.4g}"
+        lines = table.to_frame().head(20)
+        assert texts[: len(lines.columns)] == [*lines.columns]
+        shown = [*texts, last][len(lines.columns) :][: lines.size]
+        estimates = shown[len(table.columns) :: len(lines.columns)]
+        assert estimates == [f"{value:.4g}" for value in lines["estimate"]]
+        assert str(table).splitlines()[1].split()[-1] == f"{table.upper.flat[0]:.4g}"
     sentence, *cells = Cells(model.coarsening_._repr_html_()).texts
     assert sentence == str(model.coarsening_)
     assert cells[:4] == ["rank of the label", "class 0", "class 1", "class 2"]

@@ -1,5 +1,6 @@
 """`OrderedLogit.fit` finds the maximum of one likelihood: against R, statsmodels and SciPy."""
 
+import re
 from contextlib import nullcontext
 
 import numpy as np
@@ -528,6 +529,16 @@ def test_the_posterior_never_falls_and_steps_are_few(exact, seed):
         assert (np.diff([*values, found.maximum.value]) > -1e-8).all()
         steps.append(found.maximum.n_iter)
     assert max(steps) <= 17
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, csr_array])
+@pytest.mark.parametrize("value", [1e200, -1e180])
+def test_features_that_overflow_are_named(wrap, value):
+    X, y = table(20)
+    X[7, 1] = value
+    reason = rf"X, row 7: .*: feature 1 is {re.escape(str(value))}, too large for sums of products"
+    with pytest.raises(ValueError, match=reason):
+        OrderedLogit().fit(wrap(X), y)
 
 
 def test_too_few_steps_are_warned_of():

@@ -91,7 +91,6 @@ ALL_ANSWERS = """
 import sys
 import numpy as np
 from scipy.sparse import csr_array
-from learners import EXACT_ONLY
 import pril
 X = np.random.default_rng(0).normal(size=(100, 3))
 for name in sys.argv[1:]:

@@ -346,8 +346,6 @@ class BootstrapResult(Intervals):
         notes = [f"words are relative to {self.reference}"] if self.reference else []
         return "\n".join([about, "", table, rest, *notes])
 
-    __repr__ = __str__
-
 
 def bootstrap(
     estimator: BaseEstimator,

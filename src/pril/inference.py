@@ -28,7 +28,7 @@ from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
 from pril.core.links import Sides, between_cuts
 from pril.core.rows import batches
-from pril.core.words import aligned, html_table
+from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError, shown
 from pril.labels.resampling import check_level, read_groups
 from pril.labels.scale import read_numbers
@@ -377,14 +377,6 @@ class Inference(Intervals):
                 "pril.inference.infer(model, X, y) finds them"
             )
         return notes
-
-    def __str__(self) -> str:
-        return "\n".join([aligned(self.cells()), *self.notes])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return html_table(self.cells(), self.notes)
 
     # --- What follows from them ---
 

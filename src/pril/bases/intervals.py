@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from pril.core.words import aligned, html_table
+
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
+
+
+MOST_SHOWN = 20  # lines of a table that is printed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -67,3 +72,36 @@ class Intervals:
 
         table = pd.DataFrame(self.terms, columns=list(self.columns), dtype=object)
         return table.assign(**{name: getattr(self, name).ravel() for name in self.NUMBERS})
+
+    def cells(self) -> list[list[str]]:
+        """Return the table as it is printed, which may have its first lines only.
+
+        Returns
+        -------
+        lines : list of list of str
+            A heading, and a line for each number.
+        """
+        numbers = np.stack([getattr(self, name).ravel() for name in self.NUMBERS], axis=1)
+        lines = [
+            [
+                *("" if part is None else str(part) for part in term),
+                *(f"{value:.4g}" for value in line),
+            ]
+            for term, line in zip(self.terms[:MOST_SHOWN], numbers[:MOST_SHOWN], strict=True)
+        ]
+        return [[*self.columns, *self.NUMBERS], *lines]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is printed below the table."""
+        more = len(self.terms) - MOST_SHOWN
+        return [f"and {more:,} more, see to_frame()"] if more > 0 else []
+
+    def __str__(self) -> str:
+        return "\n".join([aligned(self.cells()), *self.notes])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.cells(), self.notes)

@@ -196,20 +196,22 @@ def not_finite_error(
     """
     cells = rows.X.ravel() if isinstance(rows, Dense) else rows.data
 
-    def place(at: int) -> tuple[int, int]:
-        """Return the row and the column of a cell."""
+    def place(at: int) -> tuple[int, str]:
+        """Return the row of a cell, and its feature with its value."""
         if isinstance(rows, Dense):
-            return divmod(at, rows.X.shape[1])
-        return int(np.searchsorted(rows.indptr, at, side="right")) - 1, int(rows.indices[at])
+            row, column = divmod(at, rows.X.shape[1])
+        else:
+            row = int(np.searchsorted(rows.indptr, at, side="right")) - 1
+            column = int(rows.indices[at])
+        name = column if feature_names is None else repr(feature_names[column])
+        return row, f"feature {name} is {'NaN' if np.isnan(cells[at]) else cells[at]}"
 
     for block in batches(len(cells), CELLS):
         finite = np.isfinite(cells[block])
         if not finite.all():
             at = block.start + int(np.argmin(finite))
-            bad, column = place(at)
-            name = column if feature_names is None else repr(feature_names[column])
-            value = "NaN" if np.isnan(cells[at]) else f"{cells[at]}"
-            reason = f"feature {name} is {value}; Input X contains NaN or infinity, which {learner}"
+            bad, cell = place(at)
+            reason = f"{cell}; Input X contains NaN or infinity, which {learner}"
             return RowError("X", bad, f"{reason} does not accept: impute or drop such rows")
     sizes = np.abs(cells)
     largest = float(sizes.max(initial=0.0))
@@ -218,9 +220,11 @@ def not_finite_error(
         t = int(np.argmax(weights))
         reason = f"{learner} overflowed: {weights[t].item()} is too large a weight"
         return OverflowedError("sample_weight", t, f"{reason}; divide all weights")
+    which = "the features are"
     if row is None and len(cells):
         at = int(np.argmin(np.where(sizes > 0.0, sizes, np.inf)) if too_small else np.argmax(sizes))
-        row, _ = place(at)
-    size, advice = "small" if too_small else "large", "scale them, for example with StandardScaler"
-    reason = f"the features are too {size} for sums of their products; {advice}"
+        row, which = place(at)
+        which += ","
+    size, advice = "small" if too_small else "large", "scale X, for example with StandardScaler"
+    reason = f"{which} too {size} for sums of products; {advice}"
     return OverflowedError("X", row or 0, f"X is finite, but {learner} overflowed on it: {reason}")
