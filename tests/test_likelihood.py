@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import minimize
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, random_array
 from scipy.special import betaln, expit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
+import pril
 from pril import OrderedLogit
 from pril.core.coarsening import Kinds
 from pril.core.links import LINKS
@@ -529,6 +530,19 @@ def test_the_posterior_never_falls_and_steps_are_few(exact, seed):
         assert (np.diff([*values, found.maximum.value]) > -1e-8).all()
         steps.append(found.maximum.n_iter)
     assert max(steps) <= 17
+
+
+@pytest.mark.parametrize(("n", "is_separated"), [(60, True), (4000, False)])
+def test_many_features_that_separate_all_rows_are_warned_of(n, is_separated, tmp_path):
+    """Of 1,001 features, no matrix of second derivatives is made that would show it."""
+    X = random_array((n, 1001), density=0.02, rng=np.random.default_rng(0), format="csr")
+    y = np.random.default_rng(1).integers(0, 3, n)
+    warned = pytest.warns(ConvergenceWarning, match="no maximum exists: features .* more separate")
+    with warned if is_separated else nullcontext():
+        model = OrderedLogit(alpha=0.0).fit(X, y)
+    assert model.converged_ != is_separated
+    pril.save(model, tmp_path / "model")
+    assert pril.load(tmp_path / "model").converged_ != is_separated
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, csr_array])

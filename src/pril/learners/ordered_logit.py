@@ -415,7 +415,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "sampled": is_sampled,
             "has_prior": found.problem.priors.classes is not None,
             "aliases": errors.aliases,
-            "unbounded": separation.directions @ errors.shown.T.toarray(),
+            "unbounded": (errors.shown @ separation.directions.T).T,
             "growing": separation.features,
             "separated": rows.kinds.ends[separation.kinds],
         }

@@ -164,6 +164,8 @@ class Errors:
         n_kinds, n = len(problem.rows.kinds.ends), len(self.fit.maximum.x)
         used = np.flatnonzero(problem.frame.scale > 0.0)
         nothing = Separation(np.empty((0, n)), used[:0], np.zeros(n_kinds, dtype=bool))
+        if not self.is_dense:
+            return self._complete_separation or nothing
         if products is None or len(used) == 0 or len(self._point.theta) == 0:
             return nothing
         d, whole = len(used), self.information
@@ -189,6 +191,23 @@ class Errors:
         along = (along > MOST_SMALL * along.max(axis=1, keepdims=True)).any(axis=0)
         size = np.abs(self.fit.maximum.x[used]) * along * np.sqrt(np.diagonal(products))
         return Separation(directions, used[size > MOST_SMALL * size.max()], kinds > 0.0)
+
+    @property
+    def _complete_separation(self) -> Separation | None:
+        """The direction in which all numbers grow alike, if each row is inside its range then.
+
+        Of many features, no other direction is looked at.
+        """
+        problem, x = self.fit.problem, self.fit.maximum.x
+        used = np.flatnonzero(problem.frame.scale > 0.0)
+        if problem.priors.ridge[used].any() or not isinstance(problem.mechanism, Random):
+            return None
+        moved = partial(_moved, self._point, x[np.newaxis], len(problem.rows.kinds.ends))
+        kinds, *_, outside = problem.rows.add_up(moved, np.add, "looking at what is separated")
+        if outside.any() or not (kinds > 0.0).any():
+            return None
+        size = np.abs(x[used]) * np.sqrt(problem.rows.moments.squares[used])
+        return Separation(x[np.newaxis], used[size > MOST_SMALL * size.max()], kinds > 0.0)
 
     @property
     def _point(self) -> Point:
