@@ -272,6 +272,16 @@ def test_options_that_mean_nothing_to_a_model_are_refused(bad, tmp_path, model, 
     assert said.startswith(f"{name} has no meaning for --model {model}, which {way}")
 
 
+def test_words_that_separate_labels_are_named(call, tmp_path):
+    lines = [f"{i % 7},{'boss' if i % 3 == 2 else 'clerk'},{i % 3}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("\n".join(["age,job,grade", *lines]))
+    code, _, err = call("fit", "t.csv", "--label", "grade", "--set=alpha=0")
+    assert code == 0
+    assert (
+        "pril: warning: no maximum exists: feature 'job=boss' separates rows of label 1, 2" in err
+    )
+
+
 def test_steps_have_a_limit(call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     code, out, err = call("fit", "t.csv", *RANGES, "--set=max_iter=2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -369,7 +370,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             offset = np.asarray(X[:, column] if dense else X[:, [column]].toarray()[:, 0], float)
         return Block(X, kinds.number(intervals), weight, offset)
 
-    def learn_maximum(self, found: fitting.Fit, rows: Rows) -> None:
+    def learn_maximum(
+        self, found: fitting.Fit, rows: Rows, names: Iterable[Any] | None = None
+    ) -> None:
         """Keep the maximum that was found for such rows, so that streams can go on from it.
 
         Parameters
@@ -378,6 +381,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             The maximum.
         rows : Rows
             What it was found for.
+        names : iterable of str, default=None
+            What warnings call the features; None: their names in `fit`, or their numbers.
         """
         maximum, mechanism, errors = found.maximum, found.problem.mechanism, Errors(found)
         n_numbers, is_sampled = errors.shown.shape[0], rows.moments.uneven > 0.0
@@ -388,8 +393,9 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             "features, for example with StandardScaler"
         )
         if is_separated:
+            own = getattr(self, "feature_names_in_", range(self.n_features_in_))
             reason = "no maximum exists: " + separated(
-                [*getattr(self, "feature_names_in_", range(self.n_features_in_))],
+                [*(own if names is None else names)],
                 separation.features,
                 self.order_,
                 rows.kinds.ends[separation.kinds],

@@ -154,7 +154,7 @@ class MaximumRun(Run):
         self.partly["moments"] = tuple(rows.moments)
         settings = self.model.settings()
         fit = fitting.fit(rows, settings, self.partly.get("search"), rows.watch)
-        self.model.learn_maximum(fit, rows)
+        self.model.learn_maximum(fit, rows, self.survey.encoder.get_feature_names_out())
 
 
 def _learned_labels(run: Run) -> tuple[Kinds, int]:
