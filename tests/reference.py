@@ -11,6 +11,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
+from hypothesis import reject
 
 from pril.core import coarsening, loop_types
 from pril.online import coarsening_by_row
@@ -254,9 +255,18 @@ class Coarsening:
         return sum(pi[o] for o in OFFSETS if made[o] == u) / some
 
     def uses_offsets(self):
-        chosen = self.D / self.unit > -loop_types.MAX_EVIDENCE_AGAINST and self.G >= self.V
-        chosen = chosen and self.missing < loop_types.MAX_MISSING_SHARE * self.G
-        chosen = chosen and self.Q >= coarsening.LEAST_OVERLAP * self.G
+        compared = [
+            (self.D / self.unit, -loop_types.MAX_EVIDENCE_AGAINST),
+            (loop_types.MAX_MISSING_SHARE * self.G, self.missing),
+            (self.Q, coarsening.LEAST_OVERLAP * self.G),
+            (self.G, self.V),
+        ]
+        # An example is rejected if rounding errors decide; whole numbers have none.
+        are_whole = [more % 1 == less % 1 == 0 for more, less in compared]
+        for each, is_whole in zip(compared, are_whole, strict=True):
+            if math.isclose(*each) and not is_whole:
+                reject()
+        chosen = all(more >= less for more, less in compared)
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
     def look_for_missing_kinds(self):
