@@ -2,6 +2,7 @@
 
 import re
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,16 +12,19 @@ from scipy import stats
 from scipy.optimize import minimize
 from scipy.sparse import csr_array, random_array
 from scipy.special import betaln, expit, softmax
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import pril
+import pril.onnx
 from pril import OrderedLogit
 from pril.core.coarsening import Kinds
-from pril.core.links import LINKS
+from pril.inference import infer, likelihood_ratio
 from pril.labels import make_intervals
 from pril.likelihood.fitting import FitSettings, Fitting, fit
 from pril.likelihood.mechanisms import Free
 from pril.likelihood.rows import Block, InMemory
+from pril.links import LINKS, Link, Logs, Sides
 
 THETA = np.array([-1.5, 0.0, 1.0])
 SCIPY = {
@@ -415,6 +419,38 @@ def test_streams_go_on_from_the_maximum():
     assert model.t_ == len(X) + 1
     assert 0.0 < np.abs(model.coef_ - coef).max() < 0.01
     np.testing.assert_allclose(model.predict_proba(X), before, atol=0.01)
+
+
+class Normal(Link):
+    """The normal distribution, written by a user."""
+
+    def sides(self, t):
+        return Sides(stats.norm.cdf(t), stats.norm.sf(t), stats.norm.pdf(t), -np.clip(t, -99, 99))
+
+    def logs(self, t):
+        return Logs(stats.norm.logcdf(t), stats.norm.logsf(t), stats.norm.logpdf(t))
+
+    def quantile(self, p):
+        return stats.norm.ppf(p)
+
+
+@pytest.mark.parametrize("decision", ["median", "mode"])
+def test_a_link_of_ones_own_is_a_link(decision, tmp_path):
+    X, pairs = raters()
+    options = {"alpha": 0.0, "decision": decision}
+    model = clone(OrderedLogit(link=Normal(), **options)).fit(X, pairs)
+    probit = OrderedLogit(link="probit", **options).fit(X, pairs)
+    np.testing.assert_allclose(model.predict_log_proba(X), probit.predict_log_proba(X), atol=1e-9)
+    np.testing.assert_array_equal(model.predict(X), probit.predict(X))
+    result, other = infer(model, X, pairs), infer(probit, X, pairs)
+    np.testing.assert_allclose(result.covariance, other.covariance, rtol=1e-7)
+    assert "on the scale of quantiles of its link" in str(result)
+    small = infer(clone(model).fit(X[:, :1], pairs), X[:, :1], pairs)
+    assert likelihood_ratio(small, result).p < 0.05
+    for refused in (partial(pril.save, path=tmp_path / "m.pril"), pril.onnx.to_onnx):
+        with pytest.raises(TypeError, match=r"Normal\(\)"):
+            refused(model)
+    assert not (tmp_path / "m.pril").exists()
 
 
 @pytest.mark.parametrize("method", ["partial_fit", "stream"])

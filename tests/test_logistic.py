@@ -10,9 +10,9 @@ from numba import njit
 
 from pril.core import rating
 from pril.core.coarsening import Kinds
-from pril.core.links import LINKS
 from pril.learners.boosting import compiled, held_out
 from pril.likelihood.mechanisms import Random
+from pril.links import LINKS
 from pril.online import loop
 
 numbers = st.integers(-250 * 2**30, 250 * 2**30).map(lambda k: k / 2**30) | st.integers(-250, 250)

@@ -26,7 +26,6 @@ from pril.bases.parts import (
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
-from pril.core.links import Sides, between_cuts
 from pril.core.rows import batches
 from pril.core.words import aligned
 from pril.errors import InputError, InputTypeError, shown
@@ -47,6 +46,7 @@ from pril.likelihood.fitting import REDUNDANT, SeenClasses
 from pril.likelihood.mechanisms import Free, Mechanism
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Frame, InMemory
+from pril.links import Sides, between_cuts
 from pril.online import learning
 
 if TYPE_CHECKING:
@@ -68,13 +68,6 @@ MAX_ROWS = 1 << 12  # whose features are compared at once: it bounds memory only
 MAX_GENERAL = 1000  # weights and thresholds without proportional odds: their matrix is dense
 SINGULAR = 1e-9  # of information that is scaled to 1: what the rows do not determine
 DETERMINED = 1e-6  # of a sum of numbers, relative: a smaller one is zero, but for rounding
-SCALES = {
-    "logit": "the log odds",
-    "probit": "normal quantiles",
-    "cloglog": "the log of the cumulative hazard, with its sign changed",
-    "loglog": "log(-log(P)) of the classes below",
-    "cauchit": "Cauchy quantiles",
-}
 LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"<": "$<$", ">": "$>$", "\\": "$\\backslash$", "~": "$\\sim$", "^": "\\^{}"}
@@ -352,7 +345,7 @@ class Inference(Intervals):
             found.append(f"McFadden's R2 {self.mcfadden:.4f}")
         learner = self.parts.learner
         notes = [", ".join(found), f"{self.level:.3g} intervals; errors from {self.errors}"]
-        notes.append(f"weights are per {self.unit}, on the scale of {SCALES[learner.link]}")
+        notes.append(f"weights are per {self.unit}, on the scale of {learner.link_function.scale}")
         if self.reference:
             notes.append(f"words are relative to {self.reference}")
         if scale_of_features(self.parts).is_centred:

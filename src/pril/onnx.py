@@ -42,10 +42,10 @@ except ImportError as error:  # pragma: no cover - the extra is missing
 from pril.bases.classifier import OrdinalLearner, ProbabilityMixin, ThresholdMixin, check_ready
 from pril.bases.parts import Parts
 from pril.core.arrays import Array, FeaturesLike
-from pril.core.links import LINKS
 from pril.core.registry import LEARNERS
 from pril.features import LandmarkFeatures, PolynomialMap
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
+from pril.links import LOGIT, Cauchit, Cloglog, Link, Loglog, Probit
 from pril.ranges import CLASS, PredictionRanges, is_by_column
 
 __all__ = ["register", "to_onnx"]
@@ -513,11 +513,14 @@ def _sets(forest: Forest, splits: Array, n_categories: int) -> tuple[Any, Any]:
 
 def _chances(graph: _Graph, learner: BaseEstimator, score: str, cut: Array) -> str:
     """Return the probabilities of the classes: the product in `rating`, or a difference."""
-    if learner.link_function is LINKS["logit"]:
+    link = learner.link_function
+    if link is LOGIT:
         low = graph.logistic(graph.add("Sub", score, cut[:-1]))
         high = graph.logistic(graph.add("Sub", cut[1:], score))
         return graph.add("Mul", graph.add("Mul", low, high), -np.expm1(cut[:-1] - cut[1:]))
-    below = BELOW[learner.link](graph, graph.add("Sub", cut + learner.median, score))
+    if type(link) not in BELOW:
+        raise InputTypeError(f"the link {link!r} cannot be written as ONNX: it is not one of ours")
+    below = BELOW[type(link)](graph, graph.add("Sub", cut + learner.median, score))
     n = len(cut) - 1
     return graph.add("MatMul", below, np.eye(n + 1, n, -1) - np.eye(n + 1, n))  # differences
 
@@ -534,11 +537,11 @@ def _in_single(graph: _Graph, operator: str, z: str, factor: float, scale: float
     return graph.add("Add", graph.add("Mul", found, [factor]), [0.5])
 
 
-BELOW: dict[str, Callable[[_Graph, str], str]] = {
-    "cloglog": lambda graph, z: graph.add("Sub", [1.0], _exp_of_exp(graph, z)),
-    "loglog": lambda graph, z: _exp_of_exp(graph, graph.add("Neg", z)),
-    "probit": lambda graph, z: _in_single(graph, "Erf", z, 0.5, np.sqrt(0.5)),
-    "cauchit": lambda graph, z: _in_single(graph, "Atan", z, 1.0 / np.pi, 1.0),
+BELOW: dict[type[Link], Callable[[_Graph, str], str]] = {
+    Cloglog: lambda graph, z: graph.add("Sub", [1.0], _exp_of_exp(graph, z)),
+    Loglog: lambda graph, z: _exp_of_exp(graph, graph.add("Neg", z)),
+    Probit: lambda graph, z: _in_single(graph, "Erf", z, 0.5, np.sqrt(0.5)),
+    Cauchit: lambda graph, z: _in_single(graph, "Atan", z, 1.0 / np.pi, 1.0),
 }
 
 

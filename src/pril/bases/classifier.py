@@ -21,11 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 from pril.bases.engine import Engine
 from pril.bases.weights import mean_over_rows
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
-from pril.core.links import LOGIT, Link
 from pril.core.rating import Ratings
 from pril.core.rows import batches, n_rows, rows_within
 from pril.errors import RowError
 from pril.labels import ranking
+from pril.links import LOGIT, Link
 
 # Rows are rated in batches of this many, or fewer if an answer has many numbers a row.
 BATCH_ROWS, BATCH_CELLS = 1 << 16, 1 << 22

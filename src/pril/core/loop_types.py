@@ -224,10 +224,6 @@ class Likelihood(NamedTuple):
     noise: float  # relative chance of a label that does not hold the true class
     mode: bool  # whether the likeliest class is predicted, and not the median
     coarsening: int  # AUTO, RANDOM or OFFSETS
-    link: int = 0  # a place in LINK_NAMES; only the first one is learned row by row
-
-
-LINK_NAMES = ("logit", "probit", "cloglog", "loglog", "cauchit")
 
 
 def per_class(n_classes: int) -> int:

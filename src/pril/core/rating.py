@@ -13,8 +13,8 @@ Thresholds are given as `cut`, between two sentinels: class y is between ``cut[y
 
 which is written in three ways. Files for ONNX have the second one.
 
-- `loop.sides` and `loop.between`, compiled, and `chances` for many rows: one exponential for each
-  threshold, none that overflows.
+- `loop.sides` and `loop.between`, compiled, and `links.Logit.likeliest` for many rows: one
+  exponential for each threshold, none that overflows.
 - ``sigma(cut[y + 1] - f) sigma(f - cut[y]) (1 - exp(cut[y] - cut[y + 1]))``: a product, so
   that logarithms are exact in the tails too, see `links.Logit`.
 - `odds_of` and `exp_of`, with which `learners.boosting.compiled` needs one exponential for each
@@ -23,10 +23,9 @@ which is written in three ways. Files for ONNX have the second one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import accumulate
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,10 +33,12 @@ from scipy.sparse import csr_array
 
 from pril.core import loop_types as types
 from pril.core.arrays import Array, named
-from pril.core.links import LINKS
 from pril.core.loop_types import Csr, Rows
 from pril.core.rows import batches, check_cells, n_rows
 from pril.errors import InputError, InputTypeError, RowError, refusing
+
+if TYPE_CHECKING:
+    from pril.links import Link
 
 # How much is rated at once, and stays in the processor's cache.
 CELLS = 1 << 18  # of X
@@ -126,28 +127,17 @@ def _products(rows: Rows, w: Array) -> Array:
     return products
 
 
-def ranks_of(rule: types.Rule, scores: Array, cut: Array) -> Array:
+def ranks_of(rule: types.Rule, scores: Array, cut: Array, link: Link) -> Array:
     """Return the ranks that a rule reads from scores, one row each."""
     ranks = np.empty(len(scores), dtype=np.int64)
     for batch in batches(len(scores), BATCH):
         if isinstance(rule, types.Multiclass):
             ranks[batch] = scores[batch].argmax(axis=1)
-        elif isinstance(rule, types.Likelihood):
-            ranks[batch] = _likely_ranks(rule, scores[batch], cut)
+        elif isinstance(rule, types.Likelihood) and rule.mode:
+            ranks[batch] = link.likeliest(scores[batch], cut)
         else:
             ranks[batch] = count_below(scores[batch, 0], cut[1:-1])
     return ranks
-
-
-def _likely_ranks(rule: types.Likelihood, scores: Array, cut: Array) -> Array:
-    """Return the most probable or the median rank for a column of scores."""
-    link = LINKS[types.LINK_NAMES[rule.link]]  # its median is where the score is
-    if not rule.mode:
-        return count_below(scores[:, 0], cut[1:-1])
-    if rule.link == 0:
-        return np.column_stack([*chances(scores[:, 0], cut)]).argmax(axis=1)
-    away = link.quantile(np.array(0.5)) - scores
-    return link.log_between(cut[:-1] + away, cut[1:] + away).argmax(axis=1)
 
 
 def count_below(scores: Array, thresholds: Array) -> Array:
@@ -158,20 +148,6 @@ def count_below(scores: Array, thresholds: Array) -> Array:
     for threshold in thresholds:
         counts += (scores >= threshold).view(np.int8)
     return counts
-
-
-def chances(scores: Array, cut: Array) -> Iterator[Array]:
-    """Yield the probability of each class of the ordered logit, as `loop.between` has it."""
-    above, below = np.ones(len(scores)), np.zeros(len(scores))
-    for threshold in cut[1:]:
-        distance = threshold - scores
-        small = np.exp(-np.abs(distance))
-        large = 1.0 / (1.0 + small)
-        small *= large
-        is_below = distance > 0.0
-        next_above, next_below = np.where(is_below, small, large), np.where(is_below, large, small)
-        yield np.where(above <= 0.5, above - next_above, next_below - below)
-        above, below = next_above, next_below
 
 
 # --- Probabilities: one exponential a row --------------------------------------------------------

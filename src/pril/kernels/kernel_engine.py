@@ -389,7 +389,8 @@ class KernelEngine(NamedTuple):
         scores = to_numpy(self.scores(memory, rows))
         _, cut, _ = self.parameters(memory)
         column = scores.astype(np.float64, copy=False)[:, np.newaxis]
-        return Ratings(rating.ranks_of(self.linear.rule, column, cut), column, cut)
+        ranks = rating.ranks_of(self.linear.rule, column, cut, self.linear.link)
+        return Ratings(ranks, column, cut)
 
     def _not_finite(self) -> ValueError:
         return InputError(f"X: {self.kernel} gives scores that are not finite: scale the features")

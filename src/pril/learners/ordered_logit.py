@@ -19,7 +19,6 @@ from pril.core import loop_types as types
 from pril.core.arrays import Array
 from pril.core.coarsening import Coarsening, Kinds
 from pril.core.docs import filled
-from pril.core.links import LINKS, Link
 from pril.core.rows import batches
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import unchanged_on_failure
@@ -30,9 +29,10 @@ from pril.likelihood.by_row import ByRow
 from pril.likelihood.chosen import Choice
 from pril.likelihood.errors import Errors, separated, squares_at
 from pril.likelihood.rows import Block, InMemory, Rows
+from pril.links import LINKS, Link
 from pril.online import learning
 from pril.online.learning import SHARED_CONSTRAINTS, OnlineClassifier
-from pril.online.linear_engine import Batch
+from pril.online.linear_engine import Batch, LinearEngine
 from pril.online.memory import Memory
 
 SHARED = ("classes", "class_weight", "max_iter", "random_state", "average", "half_life")
@@ -112,10 +112,10 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.
-    link : {"logit", "probit", "cloglog", "loglog", "cauchit"}, default="logit"
+    link : {"logit", "probit", "cloglog", "loglog", "cauchit"} or Link, default="logit"
         The distribution function F in ``P(y <= i) = F(theta_i - f)``: logistic, normal,
-        ``1 - exp(-exp(t))`` (proportional hazards), ``exp(-exp(-t))``, or Cauchy. `partial_fit` and
-        streams take "logit" only.
+        ``1 - exp(-exp(t))`` (proportional hazards), ``exp(-exp(-t))``, Cauchy, or one of your own
+        (:class:`pril.links.Link`). `partial_fit` and streams take "logit" only.
     offset : str or int, default=None
         Name or number of a feature that is added to the score as it is: its weight is 1, and is not
         learned. Do not scale it. Only `fit` takes an offset, not `partial_fit` and streams.
@@ -196,7 +196,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         "noise": [Interval(Real, 0, 1, closed="both")],
         "coarsening": [StrOptions(set(COARSENING))],
         "decision": [StrOptions({"median", "mode"})],
-        "link": [StrOptions(set(LINKS))],
+        "link": [StrOptions(set(LINKS)), Link],
         "offset": [str, Integral, None],
     }
     # After a pass without a mistake, the probabilities still get better.
@@ -223,7 +223,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         noise: float = 0.0,
         coarsening: Literal["auto", "random", "offsets"] = "auto",
         decision: Literal["median", "mode"] = "median",
-        link: Literal["logit", "probit", "cloglog", "loglog", "cauchit"] = "logit",
+        link: Literal["logit", "probit", "cloglog", "loglog", "cauchit"] | Link = "logit",
         offset: str | int | None = None,
     ) -> None:
         self.classes = classes
@@ -287,8 +287,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     @property
     def link_function(self) -> Link:
-        """The link that `link` names."""
-        return LINKS[self.link]
+        """The link that `link` names, or is."""
+        return self.link if isinstance(self.link, Link) else LINKS[self.link]
 
     def _offset_column(self) -> int | None:
         """Return which feature is the offset."""
@@ -490,6 +490,11 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
 
     # --- Online ---
 
+    @property
+    def engine(self) -> LinearEngine:
+        """How it learns and rates, by its parameters."""
+        return super().engine._replace(link=self.link_function)
+
     def _rule(self) -> types.Likelihood:
         return types.Likelihood(
             rate=float(self.rate),
@@ -498,7 +503,6 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
             noise=float(self.noise),
             mode=self.decision == "mode",
             coarsening=COARSENING[self.coarsening],
-            link=types.LINK_NAMES.index(self.link),
         )
 
     @property

@@ -1,7 +1,7 @@
 """One likelihood of labels that are ranges, its maximum, and how certain that is.
 
 A row with the score f = w . x is of class y with P(y | x) = F(theta_y - f) - F(theta_{y-1} - f).
-F is the *link*, see `core.links`. A row of class y is given the label u with the chance M[u, y],
+F is the *link*, see `pril.links`. A row of class y is given the label u with the chance M[u, y],
 which adds up to 1 over the labels: the *coarsening mechanism* (Heitjan and Rubin, 1991). So
 
     ``P(u | x) = sum_y P(y | x) M[u, y]``

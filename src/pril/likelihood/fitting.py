@@ -17,13 +17,13 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.core.links import LOGIT, Link
 from pril.core.loop_types import DIRECTION_ROWS
 from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, Table, label_chances
 from pril.likelihood.newton import Maximum, climb, log_determinant
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
+from pril.links import LOGIT, Link
 
 MOST_COMPARED = 5000  # different rows that show which mechanism fits
 NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read

@@ -10,10 +10,10 @@ import numpy as np
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.core.links import between_cuts
 from pril.likelihood.mechanisms import Cells, Mechanism, Random
 from pril.likelihood.rows import Block
 from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, information_of
+from pril.links import between_cuts
 
 # Pseudo-rows of the shares of the classes, at what ranges divided evenly give: where a mechanism is
 # learned, a class may else vanish because its neighbours explain its ranges.

@@ -18,10 +18,10 @@ from scipy.sparse import csr_array, diags_array, issparse
 from scipy.special import logsumexp
 
 from pril.core.arrays import Array
-from pril.core.links import Link, between_cuts
 from pril.core.threads import with_one_blas_thread
 from pril.likelihood.mechanisms import Cells, Shape, Table
 from pril.likelihood.rows import Block, Frame, Framed
+from pril.links import Link, between_cuts
 
 MOST_DENSE = 1000  # features; with more, second derivatives are never written down as a matrix
 MOST_COLUMNS = 64  # cuts and cells of which each row has a column; with more, it has a sparse row

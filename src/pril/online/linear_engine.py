@@ -13,11 +13,11 @@ from sklearn.base import BaseEstimator
 from pril.core import loop_types as types
 from pril.core import rating
 from pril.core.arrays import Array, FeaturesLike
-from pril.core.links import LOGIT
 from pril.core.rating import Ratings
 from pril.core.rows import frozen, not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
 from pril.labels import ranking
+from pril.links import LOGIT, Link
 from pril.online.memory import Layout, Memory
 
 # With a mean of more standard deviations, learners are little better than chance.
@@ -88,6 +88,7 @@ class LinearEngine(NamedTuple):
     exact_only: bool = False  # takes no ranges
     centres: bool = False  # in `fit`, it does not matter where features are
     bounded: bool = False  # its guarantee is for features within [-1, 1]
+    link: Link = LOGIT  # of probabilities
     start: Callable[[int], Array] | None = None  # the first sums of the thresholds, by classes
     feature_names: Array | None = None
 
@@ -243,7 +244,7 @@ class LinearEngine(NamedTuple):
         scores, bad = rating.scores_of(rows, w)
         if bad >= 0:
             raise self.not_finite(rows, bad)
-        ranks = rating.ranks_of(self.rule, scores, cut)
+        ranks = rating.ranks_of(self.rule, scores, cut, self.link)
         if unit != 1.0:
             scores, cut = scores / unit, cut / unit
         return Ratings(ranks, scores, cut)

@@ -14,7 +14,6 @@ from scipy.sparse import issparse
 
 from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array
-from pril.core.links import LOGIT
 from pril.core.loop_types import Csr, Dense
 from pril.core.rating import Ratings
 from pril.core.rows import batches, check_cells, frozen, read_rows
@@ -25,6 +24,7 @@ from pril.learners.boosting import compiled, shapley
 from pril.learners.boosting.compiled import MISSING_LEFT, SET, Forest
 from pril.learners.boosting.features import LARGEST, Codes, encoded, feature_name
 from pril.likelihood.chosen import Choice
+from pril.links import LOGIT
 from pril.online.loop import compiled_for
 
 LEAST_WORK = 1 << 24  # comparisons that are worth a thread

@@ -10,7 +10,6 @@ import numpy as np
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.core.links import LOGIT
 from pril.core.rating import exp_of
 from pril.core.rows import frozen
 from pril.learners.boosting import compiled
@@ -21,6 +20,7 @@ from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, ne
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import KindSums, Point, Sums, assembled
+from pril.links import LOGIT
 
 MOST_SAMPLED = 250  # rows that show the shares of the classes in a round
 # In a round, thresholds and logits of shares move by no more: trees will change the scores again.

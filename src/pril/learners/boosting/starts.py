@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.core.links import LOGIT
 from pril.core.rating import exp_of
 from pril.core.rows import batches, frozen
 from pril.core.threads import with_one_blas_thread
@@ -31,6 +30,7 @@ from pril.likelihood.newton import Maximum
 from pril.likelihood.priors import Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, InMemory
 from pril.likelihood.sums import MOST_DENSE
+from pril.links import LOGIT
 
 # The penalty of the weights of standardised features. As many pseudo-rows, of all classes together,
 # keep a class without rows from vanishing.

@@ -1,12 +1,10 @@
-"""Links: distribution functions F, with P(y <= i) = F(theta_i - f) for a score f.
-
-A link of one's own is a class with these methods, entered in `LINKS`.
-"""
+"""Links: distribution functions F, with P(y <= i) = F(theta_i - f) for a score f."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import log_expit, log_ndtr, logit, ndtr, ndtri
@@ -43,14 +41,24 @@ class Logs(NamedTuple):
 
 
 class Link(ABC):
-    """A distribution function.
+    """A distribution function. One of your own has `sides`, `logs` and `quantile`.
+
+    Pass it to `OrderedLogit` as its `link`.
 
     Examples
     --------
-    >>> from pril.core.links import LINKS
+    >>> from pril.links import LINKS
     >>> float(LINKS["cloglog"].quantile(0.5).round(3))
     -0.367
     """
+
+    scale: ClassVar[str] = "quantiles of its link"  # that weights are on
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # it is a value
 
     @abstractmethod
     def sides(self, t: Array) -> Sides:
@@ -76,9 +84,16 @@ class Link(ABC):
             between = near + np.log(-np.expm1(far - near))
         return np.where(np.isnan(between), -np.inf, between)
 
+    def likeliest(self, scores: Array, cut: Array) -> Array:
+        """Return the most probable class for a column of scores, given thresholds in full."""
+        away = self.quantile(np.array(0.5)) - scores  # its median is where the score is
+        return self.log_between(cut[:-1] + away, cut[1:] + away).argmax(axis=1)
+
 
 class Logit(Link):
     """The logistic distribution: proportional odds."""
+
+    scale = "the log odds"
 
     def sides(self, t: Array) -> Sides:
         """Return F and its density."""
@@ -104,9 +119,29 @@ class Logit(Link):
             width = np.log(-np.expm1(low - high))
         return log_expit(high) + log_expit(-low) + width
 
+    def likeliest(self, scores: Array, cut: Array) -> Array:
+        """Return the most probable class, as streams find it."""
+        return np.column_stack([*_chances(scores[:, 0], cut)]).argmax(axis=1)
+
+
+def _chances(scores: Array, cut: Array) -> Iterator[Array]:
+    """Yield the probability of each class, as `loop.between` has it."""
+    above, below = np.ones(len(scores)), np.zeros(len(scores))
+    for threshold in cut[1:]:
+        distance = threshold - scores
+        small = np.exp(-np.abs(distance))
+        large = 1.0 / (1.0 + small)
+        small *= large
+        is_below = distance > 0.0
+        next_above, next_below = np.where(is_below, small, large), np.where(is_below, large, small)
+        yield np.where(above <= 0.5, above - next_above, next_below - below)
+        above, below = next_above, next_below
+
 
 class Probit(Link):
     """The normal distribution."""
+
+    scale = "normal quantiles"
 
     def sides(self, t: Array) -> Sides:
         """Return F and its density."""
@@ -124,6 +159,8 @@ class Probit(Link):
 
 class Cloglog(Link):
     """F(t) = 1 - exp(-exp(t)): proportional hazards."""
+
+    scale = "the log of the cumulative hazard, with its sign changed"
 
     def sides(self, t: Array) -> Sides:
         """Return F and its density."""
@@ -149,6 +186,8 @@ class Cloglog(Link):
 class Loglog(Link):
     """F(t) = exp(-exp(-t)): the complementary log-log of the reversed scale."""
 
+    scale = "log(-log(P)) of the classes below"
+
     def sides(self, t: Array) -> Sides:
         """Return F and its density."""
         below, above, density, tilt = CLOGLOG.sides(-t)
@@ -167,6 +206,8 @@ class Loglog(Link):
 
 class Cauchit(Link):
     """The Cauchy distribution: its tails are heavy, so that outliers matter little."""
+
+    scale = "Cauchy quantiles"
 
     def sides(self, t: Array) -> Sides:
         """Return F and its density."""
