@@ -179,6 +179,15 @@ def test_files_that_do_not_belong_together(tmp_path):
         open_table(str(tmp_path / "empty"))
 
 
+def test_a_table_without_rows_is_refused_when_it_is_opened(tmp_path):
+    none, one = pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [1]})
+    pq.write_table(none, tmp_path / "a.parquet")
+    with pytest.raises(TableError, match=r"a\.parquet has no rows$"):
+        open_table(str(tmp_path / "a.parquet"))
+    pq.write_table(one, tmp_path / "b.parquet")
+    assert open_table(f"{tmp_path}/*.parquet").n_rows == 1
+
+
 def test_a_column_changes_its_type(tmp_path, small_blocks):
     rows = [{"x": k, "w": "a"} for k in range(100)]
     path = write(tmp_path / "t.jsonl", [*rows, {"x": "b", "w": "a"}])

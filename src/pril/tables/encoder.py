@@ -234,17 +234,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 add_words(self, name, dict(pairs))
         return self
 
-    def check(self, X: Any) -> None:
-        """Refuse rows that `transform` would refuse.
-
-        Parameters
-        ----------
-        X : table
-            A table with the Arrow interface, such as a DataFrame.
-        """
-        batch = self._read(X)
-        learn_rows(self, batch, np.zeros(batch.num_rows, dtype=bool))
-
     def _read(self, X: Any) -> pa.RecordBatch:
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
         if isinstance(X, pa.RecordBatch | pa.Table) or hasattr(X, "__arrow_c_stream__"):

@@ -13,6 +13,7 @@ import difflib
 import hashlib
 import io
 import re
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -120,7 +121,7 @@ class Table:
         cells = [_partition_cells(file, root) for file in self.files]
         for name in cells[0]:
             if any(named.keys() != cells[0].keys() for named in cells):
-                raise TableError(f"{self.name}: not all files lie in folders named {name}=...")
+                raise self.error(f"not all files lie in folders named {name}=...")
             if self.schema.get_field_index(name) < 0:  # a column in the files is used instead
                 self.partitions[name] = [named[name] for named in cells]
                 kind = arrow.written_type(pa.array(self.partitions[name]), name)
@@ -131,7 +132,7 @@ class Table:
         """Refuse a column that occurs twice."""
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise TableError(f"{self.name}: the column {min(twice)!r} occurs twice")
+            raise self.error(f"the column {min(twice)!r} occurs twice")
 
     @property
     def is_csv(self) -> bool:
@@ -259,6 +260,14 @@ class Table:
 
     # --- Messages ---
 
+    def error(self, reason: str, hint: str | None = None) -> TableError:
+        """Return an error that names the table."""
+        return TableError(f"{self.name}: {reason}", hint)
+
+    def warn(self, reason: str, hint: str | None = None) -> None:
+        """Warn of the table by its name."""
+        warnings.warn(TableWarning(f"{self.name}: {reason}", hint), stacklevel=3)
+
     def begin_file(self, file: TableFile | str, row: int) -> None:
         """Remember the position of a file's first row, for messages."""
         self._starts[row] = file
@@ -266,7 +275,7 @@ class Table:
     def check_column(self, name: str) -> None:
         """Refuse a column that does not exist."""
         if self.schema.get_field_index(name) < 0:
-            raise TableError(f"{self.name}: {no_column(name, self.schema.names)}")
+            raise self.error(no_column(name, self.schema.names))
 
     def where(self, row: int) -> str:
         """Return the file and, counted from 1, the row of a position in the table."""
@@ -441,6 +450,8 @@ def _parquet_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
                 f"{table.name_of(file)} has other columns or types than {table.files[0]}: "
                 f"{'; '.join(sorted(these ^ first)) or 'in another order'}"
             )
+    if not any(map(sum, groups)):
+        raise TableError(f"{table.name} has no rows")
     return arrow.schema_without_views(schemas[0]), groups
 
 

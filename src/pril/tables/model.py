@@ -29,7 +29,7 @@ from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, Watcher
+from pril.tables.files import Table, Watcher
 from pril.tables.label_columns import BracketTexts, Edges, LabelColumns, LabelEnds, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import CsvStyle, codec_of
@@ -206,10 +206,11 @@ class LoadedModel:
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
-        if self.encoder is not None:
-            features = self.encoder.transform(batch)
-            with refusing():
-                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
+        table = batch if self.encoder else self._data_frame(batch, schema)
+        with refusing():  # steps of other libraries
+            return self.steps.transform(table) if self.steps else table
+
+    def _data_frame(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         try:
             import pandas as pd
         except ImportError as error:
@@ -221,9 +222,7 @@ class LoadedModel:
             columns[name] = (
                 read_numbers(cells, name) if is_number else read_words(cells, name).to_pandas()
             )
-        frame = pd.DataFrame(columns)
-        with refusing():  # steps of other libraries
-            return self.steps.transform(frame) if self.steps else frame
+        return pd.DataFrame(columns)
 
     # --- Whole tables ---
 
@@ -246,9 +245,7 @@ class LoadedModel:
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
         for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *more):
             if name in table.schema.names:
-                raise TableError(
-                    f"{table.name}: there is a column {name!r} already; rename it first"
-                )
+                raise table.error(f"there is a column {name!r} already; rename it first")
         self._read_words_of(table)
         unseen: dict[str, str] = {}
         rows = 0
@@ -272,8 +269,6 @@ class LoadedModel:
             writer.write(block, added)
             rows += len(rank)
             progress("predicting", rows, table.n_rows)
-        if rows == 0:
-            raise TableError(f"{table.name} has no rows")
         return rows, unseen
 
     def _labels(self, rank: Array) -> pa.Array:
@@ -283,10 +278,10 @@ class LoadedModel:
         """Let a table read as words what the model has learned as words."""
         for name in self.notes.folders:
             if name in self.columns and name not in table.schema.names:
-                raise TableError(
-                    f"{table.name}: there is no column {name!r}: {self.path} learned it from the "
-                    f"names of folders, {name}=..., which a file alone does not have: pass the "
-                    "folder that holds them, or fit a model with this column left out"
+                raise table.error(
+                    f"there is no column {name!r}: {self.path} learned it from the names of "
+                    f"folders, {name}=..., which a file alone does not have: pass the folder that "
+                    "holds them, or fit a model with this column left out"
                 )
         words = self.words
         table.read_as(words)
@@ -329,8 +324,6 @@ class LoadedModel:
             yield first, block, Outcomes(intervals, rank, pick_scores(rank, scores))
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)
-        if rows == 0:
-            raise TableError(f"{table.name} has no rows")
 
     def report(
         self,
