@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import threading
+from datetime import datetime
 
 import pandas as pd
 import pyarrow as pa
@@ -286,6 +287,17 @@ def test_csv_is_copied_verbatim():
         pa.RecordBatch.from_pydict({"a": ["0.10"]}), {"score": pa.array([0.5])}
     )
     assert file.getvalue() == b"a,score\n0.10,0.5\n"
+
+
+def test_json_has_no_nan_anywhere_and_one_form_of_times():
+    times = [datetime(2020, 1, 2, 3, 4)]
+    cells = {"of_ns": pa.array(times, pa.timestamp("ns")), "of_us": pa.array(times)}
+    batch = pa.RecordBatch.from_pydict({"x": [math.nan], "many": [[1.0, math.inf]], **cells})
+    file = io.BytesIO()
+    TableWriter(file, "jsonl").write(batch, {})
+    row = json.loads(file.getvalue(), parse_constant=pytest.fail)
+    time = "2020-01-02T03:04:00"
+    assert row == {"x": None, "many": [1.0, None], "of_ns": time, "of_us": time}
 
 
 @given(st.lists(st.lists(st.text('ab1 ,"\n\r\t', max_size=4), min_size=2, max_size=2), min_size=1))
