@@ -591,9 +591,6 @@ class RowEncoder:
         self._further = Pipeline(steps) if steps else None
         self._names = getattr(self._model, "feature_names_in_", None)
 
-    def __reduce__(self) -> Any:
-        return RowEncoder, (self._model, self.strict)
-
     def __call__(self, x: Any) -> Any:
         """Return a row as the learner takes it."""
         if self._encoder is None and self._further is None:
