@@ -348,14 +348,14 @@ def explaining(place: Callable[[], str]) -> Iterator[None]:
         raise TableError(f"{place()}: {error}") from None
 
 
-def no_column(name: str, known: list[str]) -> str:
+def no_column(name: str, columns: list[str]) -> str:
     """Return a message about a column that does not exist, with the names most like it."""
-    if len(known) <= MOST_LISTED:
-        return f"there is no column {name!r}; the columns are {', '.join(map(repr, known))}"
-    lower = {column.lower(): column for column in known}
+    if len(columns) <= MOST_LISTED:
+        return f"there is no column {name!r}; the columns are {', '.join(map(repr, columns))}"
+    lower = {column.lower(): column for column in columns}
     near = difflib.get_close_matches(name.lower(), lower, MOST_NAMED, cutoff=0.0)
     nearest = ", ".join(repr(lower[column]) for column in near)
-    return f"there is no column {name!r}; the nearest of {len(known)} columns are {nearest}"
+    return f"there is no column {name!r}; the nearest of {len(columns)} columns are {nearest}"
 
 
 def quote_columns(names: tuple[str, ...]) -> str:

@@ -375,7 +375,7 @@ class LoadedModel:
     def word_columns(self) -> dict[str, tuple[str, str]]:
         """Return the column and the word of each feature that stands for a word."""
         words = self.encoder.words_ if self.encoder else {}
-        return {f"{name}={word}": (name, word) for name, own in words.items() for word in own}
+        return {f"{name}={word}": (name, word) for name, many in words.items() for word in many}
 
     @property
     def intercept(self) -> Any:
