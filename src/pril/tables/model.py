@@ -117,21 +117,6 @@ class LoadedModel:
         """Whether the learner can go on learning, row by row."""
         return hasattr(self.learner, "partial_fit")
 
-    def check_learns(self) -> None:
-        """Refuse a model that cannot learn any more, or must not."""
-        if not self.is_online:
-            raise InputError(
-                f"{self.path} holds {type(self.learner).__name__}, which cannot learn a stream; "
-                "ordered-logit can"
-            )
-        if self.ranges:
-            raise InputError(
-                f"{self.path} holds calibrated ranges, which would not hold for a model that has "
-                "learned more"
-            )
-        if self.parts.is_frozen:
-            raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
-
     def check_probabilities(self) -> None:
         """Refuse a model without probabilities."""
         if not hasattr(self.learner, "predict_proba"):

@@ -90,7 +90,7 @@ class LineStream:
         self.options = options
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         if self.names:
-            model.check_learns()
+            model.parts.check_learns(model.path)
             learning.refuse_online(model.learner)
         self._check_columns()
         self.use(model.model)
