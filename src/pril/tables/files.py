@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
 import hashlib
 import io
 import re
@@ -42,7 +41,6 @@ BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
 FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of text.READ_BYTES
-MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
 # Called with what is being done, and how many rows of how many; a note says what else is counted.
 Watcher = Callable[..., None]
@@ -275,7 +273,7 @@ class Table:
     def check_column(self, name: str) -> None:
         """Refuse a column that does not exist."""
         if self.schema.get_field_index(name) < 0:
-            raise self.error(no_column(name, self.schema.names))
+            raise self.error(arrow.no_column(name, self.schema.names))
 
     def where(self, row: int) -> str:
         """Return the file and, counted from 1, the row of a position in the table."""
@@ -346,16 +344,6 @@ def explaining(place: Callable[[], str]) -> Iterator[None]:
         if getattr(error, "errno", None) is not None:
             raise
         raise TableError(f"{place()}: {error}") from None
-
-
-def no_column(name: str, columns: list[str]) -> str:
-    """Return a message about a column that does not exist, with the names most like it."""
-    if len(columns) <= MOST_LISTED:
-        return f"there is no column {name!r}; the columns are {', '.join(map(repr, columns))}"
-    lower = {column.lower(): column for column in columns}
-    near = difflib.get_close_matches(name.lower(), lower, MOST_NAMED, cutoff=0.0)
-    nearest = ", ".join(repr(lower[column]) for column in near)
-    return f"there is no column {name!r}; the nearest of {len(columns)} columns are {nearest}"
 
 
 def quote_columns(names: tuple[str, ...]) -> str:

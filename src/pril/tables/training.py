@@ -33,10 +33,10 @@ from pril.metrics import Evaluation
 from pril.online import learning
 from pril.online.linear_engine import Batch
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.arrow import NUMBER, one_batch
+from pril.tables.arrow import NUMBER, no_column, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Blocks, Table, Watcher, no_column
+from pril.tables.files import Blocks, Table, Watcher
 from pril.tables.label_columns import CELLS, BracketTexts, LabelColumns, Votes, to_note
 from pril.tables.model import rate_labelled
 from pril.tables.pipeline import Pipeline
