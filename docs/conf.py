@@ -119,7 +119,7 @@ INTERNAL = {
     *("check_parameters", "choice", "engine", "labelled_block", "labelled_rows", "learn_maximum"),
     *("link_function", "log_chances", "median", "settings"),  # of learners
     *("centre_words", "kernel_weights", "merge", "reference_words"),  # of features
-    *("units", "unseen_words", "cells"),
+    *("units", "cells"),
 }
 
 

@@ -963,7 +963,8 @@ def test_warnings_are_lines(call, tmp_path):
         for line in lines
     )
     new = make_rows(20)
-    new[7]["town"] = "Bonn"
+    for row, town in ((5, None), (7, "Bonn"), (9, "Kiel")):  # a missing word is no new one
+        new[row]["town"] = town
     write(tmp_path / "new.csv", new)
     code, _, err = call("predict", "t.pril", "new.csv")
     assert code == 0

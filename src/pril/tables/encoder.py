@@ -399,28 +399,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.categorical = True
         return tags
 
-    def unseen_words(self, X: Any) -> dict[str, tuple[int, str]]:
-        """Return, for each column of words, the first row with a word never seen in training.
-
-        Parameters
-        ----------
-        X : table
-            A table with the Arrow interface, such as a DataFrame.
-
-        Returns
-        -------
-        unseen : dict
-            Row and word, by column; columns without such a row are not in it.
-        """
-        batch, unseen = self._read(X), {}
-        for name, words in self.words_.items():
-            cells = arrow.read_words(arrow.column(batch, name), name)
-            is_seen = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
-            row = pc.index(is_seen, False).as_py()
-            if row >= 0:
-                unseen[name] = (row, cells[row].as_py())
-        return unseen
-
 
 def _numbers_of(encoder: ColumnEncoder, batch: pa.RecordBatch) -> Array:
     """Return the columns of numbers as the rows of a matrix."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from sklearn.base import BaseEstimator
 
@@ -238,7 +239,7 @@ class LoadedModel:
             with table.naming_rows(first):
                 features = self.features(used, table.schema)
                 rank, scores, cut = rate(self.learner, features)
-                for name, message in self._unseen_words(table, first, used).items():
+                for name, message in self._unseen_words(table, first, used):
                     unseen.setdefault(name, message)
                 _check_text(block)
             added = {"prediction": self._labels(rank)}
@@ -274,14 +275,18 @@ class LoadedModel:
         if words:
             log.info("words: %s, as in the model", some_of(words))
 
-    def _unseen_words(self, table: Table, first: int, block: pa.RecordBatch) -> dict[str, str]:
-        """Return a message for each column with a word never seen in training."""
-        unseen = self.encoder.unseen_words(block) if self.encoder else {}
-        return {
-            name: f"{table.where(first + row)}: column {name!r} is {shown(word)}, which the model "
-            "has never seen; it is ignored"
-            for name, (row, word) in unseen.items()
-        }
+    def _unseen_words(
+        self, table: Table, first: int, block: pa.RecordBatch
+    ) -> Iterator[tuple[str, str]]:
+        """Return each column with a word never seen in training, and a message about the first."""
+        for name, words in self.encoder.words_.items() if self.encoder else ():
+            cells = read_words(column(block, name), name)
+            is_seen = pc.or_(pc.is_in(cells, pa.array(words, cells.type)), pc.is_null(cells))
+            row = pc.index(is_seen, False).as_py()
+            if row >= 0:
+                word = f"column {name!r} is {shown(cells[row].as_py())}"
+                said = f"{word}, which the model has never seen; it is ignored"
+                yield name, f"{table.where(first + row)}: {said}"
 
     def evaluate(self, table: Table, labels: LabelKind, progress: Watcher) -> Evaluation:
         """Return how good the model is on the rows of a table."""
