@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from sklearn.base import BaseEstimator
 
-from pril.bases.classifier import OrdinalLearner, rate, rate_rows, rows_to_rate
+from pril.bases.classifier import OrdinalLearner, rate, rate_rows
 from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
 from pril.core.rating import Ratings
@@ -51,10 +51,7 @@ def rate_labelled(
 
     Unlike rows to learn, these may have labels of any kind.
     """
-    if hasattr(learner, "partial_fit"):  # it may not have learned yet
-        rows = learner.engine.read(learner, features, reset=False, min_rows=0)
-    else:
-        rows = rows_to_rate(learner, features)
+    rows = learner.engine.read(learner, features, reset=False, min_rows=0)
     return ranking.to_intervals(labels, learner.order_), rate_rows(learner, rows)
 
 
@@ -112,11 +109,6 @@ class LoadedModel:
     def name(self) -> str:
         """What the model is, in short."""
         return model_name(self.model)
-
-    @property
-    def is_online(self) -> bool:
-        """Whether the learner can go on learning, row by row."""
-        return hasattr(self.learner, "partial_fit")
 
     def check_probabilities(self) -> None:
         """Refuse a model without probabilities."""
