@@ -659,15 +659,6 @@ def test_files_of_other_programs_are_for_python(good, bad, tmp_path, name, code)
     good("fit", "t.parquet", "--label", "grade", "--classes", "poor,fair,good,great")
 
 
-def test_an_option_that_there_is_not_says_what_to_do_instead(bad, tmp_path):
-    write(tmp_path / "t.csv", make_rows(20))
-    for option in ("--nonlinear=300", "--nonlinear"):
-        assert bad("fit", "t.csv", *RANGES, option) == (
-            "No such option: --nonlinear; to learn curves choose --model boosting, or use "
-            "LandmarkFeatures in Python"
-        )
-
-
 def test_csv_has_no_place_for_nested_columns(good, call, tmp_path):
     rows = [row | {"list": [1, 2]} for row in make_rows(30)]
     write(tmp_path / "t.parquet", rows)
