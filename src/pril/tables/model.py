@@ -184,11 +184,10 @@ class LoadedModel:
 
     def features(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
         """Return the features of some rows; the schema tells numbers from words."""
-        table = batch if self.encoder else self._data_frame(batch, schema)
-        with refusing():  # steps of other libraries
-            return self.steps.transform(table) if self.steps else table
-
-    def _data_frame(self, batch: pa.RecordBatch, schema: pa.Schema) -> Any:
+        if self.encoder is not None:
+            features = self.encoder.transform(batch)
+            with refusing():
+                return self.steps[1:].transform(features) if len(self.steps) > 1 else features
         try:
             import pandas as pd
         except ImportError as error:
@@ -200,7 +199,9 @@ class LoadedModel:
             columns[name] = (
                 read_numbers(cells, name) if is_number else read_words(cells, name).to_pandas()
             )
-        return pd.DataFrame(columns)
+        frame = pd.DataFrame(columns)
+        with refusing():  # steps of other libraries
+            return self.steps.transform(frame) if self.steps else frame
 
     # --- Whole tables ---
 
