@@ -118,8 +118,8 @@ warnings.filterwarnings("error", module="pril")
 INTERNAL = {
     *("check_parameters", "choice", "engine", "labelled_block", "labelled_rows", "learn_maximum"),
     *("link_function", "log_chances", "median", "settings"),  # of learners
-    *("centre_words", "check", "kernel_weights", "merge", "reference_words"),  # of features
-    *("units", "unseen_words", "cells"),
+    *("centre_words", "kernel_weights", "merge", "reference_words"),  # of features
+    *("units", "cells"),
 }
 
 

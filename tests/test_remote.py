@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import threading
-from types import SimpleNamespace
+from pathlib import Path
 from urllib.parse import unquote
 
 import dask
@@ -16,7 +16,10 @@ import pytest
 
 import pril
 from pril.errors import UnavailableError
-from pril.tables.cluster import returning_errors
+from pril.tables.cluster import Piece, returning_errors
+from pril.tables.files import Table
+from pril.tables.label_columns import LabelEnds
+from pril.tables.survey import Task
 from tables import GRADES, make_rows, write
 
 LABELS = ("--lower", "low", "--upper", "high", "--classes", ",".join(GRADES), "--drop", "id,grade")
@@ -393,4 +396,6 @@ def test_what_a_worker_cannot_read_is_named(error, said):
     def read(piece):
         raise error
 
-    assert str(read(SimpleNamespace(table=SimpleNamespace(name="s3://b/a.csv")))).startswith(said)
+    table = Table([Path("a.csv")], "s3://b/a.csv", "csv")
+    piece = Piece(table, 0, None, Task(LabelEnds()))
+    assert str(read(piece)).startswith(said)

@@ -178,7 +178,7 @@ def test_learners_that_learn_no_stream_answer_and_refuse_labels(tmp_path):
     pril.save(boosting, tmp_path / "m.pril")
     said = objects(answered(tmp_path / "m.pril", lines, ()))
     assert [row["prediction"] for row in said] == boosting.predict(frame).tolist()
-    with pytest.raises(ValueError, match="holds OrderedBoosting, which cannot learn a stream"):
+    with pytest.raises(TypeError, match="holds OrderedBoosting, which learns all rows at once"):
         answered(tmp_path / "m.pril", lines, ("y",))
     kernel = pd.DataFrame(frame @ frame.T).rename(columns=str)
     pril.save(pril.KernelPRIL(kernel="precomputed").fit(kernel, y), tmp_path / "k.pril")

@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import threading
+from datetime import datetime
 
 import pandas as pd
 import pyarrow as pa
@@ -179,6 +180,15 @@ def test_files_that_do_not_belong_together(tmp_path):
         open_table(str(tmp_path / "empty"))
 
 
+def test_a_table_without_rows_is_refused_when_it_is_opened(tmp_path):
+    none, one = pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [1]})
+    pq.write_table(none, tmp_path / "a.parquet")
+    with pytest.raises(TableError, match=r"a\.parquet has no rows$"):
+        open_table(str(tmp_path / "a.parquet"))
+    pq.write_table(one, tmp_path / "b.parquet")
+    assert open_table(f"{tmp_path}/*.parquet").n_rows == 1
+
+
 def test_a_column_changes_its_type(tmp_path, small_blocks):
     rows = [{"x": k, "w": "a"} for k in range(100)]
     path = write(tmp_path / "t.jsonl", [*rows, {"x": "b", "w": "a"}])
@@ -277,6 +287,17 @@ def test_csv_is_copied_verbatim():
         pa.RecordBatch.from_pydict({"a": ["0.10"]}), {"score": pa.array([0.5])}
     )
     assert file.getvalue() == b"a,score\n0.10,0.5\n"
+
+
+def test_json_has_no_nan_anywhere_and_one_form_of_times():
+    times = [datetime(2020, 1, 2, 3, 4)]
+    cells = {"of_ns": pa.array(times, pa.timestamp("ns")), "of_us": pa.array(times)}
+    batch = pa.RecordBatch.from_pydict({"x": [math.nan], "many": [[1.0, math.inf]], **cells})
+    file = io.BytesIO()
+    TableWriter(file, "jsonl").write(batch, {})
+    row = json.loads(file.getvalue(), parse_constant=pytest.fail)
+    time = "2020-01-02T03:04:00"
+    assert row == {"x": None, "many": [1.0, None], "of_ns": time, "of_us": time}
 
 
 @given(st.lists(st.lists(st.text('ab1 ,"\n\r\t', max_size=4), min_size=2, max_size=2), min_size=1))

@@ -533,8 +533,8 @@ def _exp_of_exp(graph: _Graph, z: str) -> str:
 def _in_single(graph: _Graph, operator: str, z: str, factor: float, scale: float) -> str:
     """Return 0.5 + factor f(scale z); onnxruntime has these functions of floats only."""
     small = graph.add("Cast", graph.add("Mul", z, [scale]), to=TENSOR.FLOAT)
-    found = graph.add("Cast", graph.add(operator, small), to=DOUBLE)
-    return graph.add("Add", graph.add("Mul", found, [factor]), [0.5])
+    value = graph.add("Cast", graph.add(operator, small), to=DOUBLE)
+    return graph.add("Add", graph.add("Mul", value, [factor]), [0.5])
 
 
 BELOW: dict[type[Link], Callable[[_Graph, str], str]] = {

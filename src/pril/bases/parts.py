@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 
 from pril.bases.classifier import OrdinalLearner
 from pril.core.arrays import Array, FeaturesLike
-from pril.errors import InputTypeError
+from pril.errors import InputError, InputTypeError
 
 
 class Parts(NamedTuple):
@@ -102,6 +102,21 @@ class Parts(NamedTuple):
             return weights, np.zeros(weights.shape[:-1])
         centred, shared = self.steps[0][1].centre_words(weights, **options)
         return centred, shared
+
+    def check_learns(self, name: object = "the model") -> None:
+        """Refuse a model whose learner cannot go on learning row by row, or must not."""
+        if not hasattr(self.learner, "partial_fit"):
+            raise InputTypeError(
+                f"{name} holds {type(self.learner).__name__}, which learns all rows at once, in "
+                "fit: to learn row by row use OrderedLogit"
+            )
+        if self.ranges:
+            raise InputError(
+                f"{name} holds calibrated ranges, which would not hold for a model that has "
+                "learned more"
+            )
+        if self.is_frozen:
+            raise InputError(f"{name} holds a FrozenEstimator, which does not learn")
 
     def wrong(self, what: str) -> InputTypeError:
         """Return the error for a model that is not what is needed."""

@@ -442,10 +442,7 @@ ADVICE = {
 }
 
 # What to do instead of options that do not exist.
-INSTEAD = {
-    "--every": "; rows between checkpoints are --checkpoint-every",
-    "--nonlinear": "; to learn curves choose --model boosting, or use LandmarkFeatures in Python",
-}
+INSTEAD = {"--every": "; rows between checkpoints are --checkpoint-every"}
 
 
 # --- Reading values ------------------------------------------------------------------------------

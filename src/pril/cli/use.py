@@ -413,7 +413,7 @@ def stream(
             stack.enter_context(hold(lock_of(output), str(output)))
         loaded = begun.load_or_begin(model, labels)
         # A model that cannot learn answers all rows; labels are refused if they are asked for.
-        kind = labels.kind(loaded if loaded.is_online else None)
+        kind = labels.kind(loaded if hasattr(loaded.learner, "partial_fit") else None)
         kind = labels.with_marks(kind, {})
         skips, strict, every = answers.on_error == "skip", answers.strict, answers.every
         options = StreamOptions(answers.key, answers.proba, skips, answers.note, strict)

@@ -71,10 +71,10 @@ def blocks_of(X: LazyRows, y: Any) -> Blocks:
     if names:
         return [delayed(split_columns)(part, names) for part in _with_own_tasks(X.to_delayed())]
     if isinstance(X, da.Array) and isinstance(y, da.Array):
-        known = not np.isnan([*X.shape, *y.shape]).any()
-        if known and X.shape[0] != y.shape[0]:
+        has_sizes = not np.isnan([*X.shape, *y.shape]).any()
+        if has_sizes and X.shape[0] != y.shape[0]:
             raise InputError(f"X has {X.shape[0]} rows, y has {y.shape[0]} labels")
-        if known and X.chunks[0] != y.chunks[0]:
+        if has_sizes and X.chunks[0] != y.chunks[0]:
             y = y.rechunk({0: X.chunks[0]})
     parts, targets = row_blocks(X, "X"), row_blocks(y, "y")
     if len(parts) != len(targets):
@@ -83,8 +83,8 @@ def blocks_of(X: LazyRows, y: Any) -> Blocks:
             "Pass one DataFrame as X and the names of its label columns as y, or use rechunk or "
             "repartition"
         )
-    known = all(getattr(part, "known_divisions", False) for part in (X, y))
-    if known and X.divisions != y.divisions:
+    has_divisions = all(getattr(part, "known_divisions", False) for part in (X, y))
+    if has_divisions and X.divisions != y.divisions:
         raise InputError(
             f"X has the divisions {ranking.named(X.divisions)} and y has "
             f"{ranking.named(y.divisions)}: they must hold the same rows, for example as columns "

@@ -36,7 +36,9 @@ log = logging.getLogger(__name__)
 # Text of the first warning of each category and line of code.
 CollectedWarnings = dict[tuple[type[Warning], str, int], str]
 
-NO_WORKER_LIMIT = 300.0  # seconds: an adaptive cluster may need minutes to start one
+# Seconds: an adaptive cluster may need minutes to start a worker. Dask's own limit is for the whole
+# scheduler, which may serve others.
+NO_WORKER_LIMIT = 300.0
 NO_SCHEDULER_LIMIT = 30.0  # seconds; as long as a client tries to connect
 LOOPBACK = "127.0.0.1"  # no other machine can connect to local processes
 # About the least memory that a worker takes: with pril alone; and for each thread, in copies of the

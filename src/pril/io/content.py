@@ -283,9 +283,9 @@ class ContentWriter:
 
     def _described(self, estimator: Any, described: Type) -> EstimatorNode:
         state, parameters = estimator.__getstate__(), estimator.get_params(deep=False)
-        known = {*parameters, *described.learned, *described.dropped, "_sklearn_version"}
+        kept = {*parameters, *described.learned, *described.dropped, "_sklearn_version"}
         for name in state:
-            if name not in known:
+            if name not in kept:
                 raise InputTypeError(f"no file keeps the attribute {name} of {described.name}")
         packed, learned = self._fields(parameters, described.parameters), None
         if not described.learned or any(name in state for name in described.learned):
@@ -329,10 +329,10 @@ class ContentReader:
                 return tuple(self.value(items, at))
             case DictNode(items):
                 pairs = items.items() if isinstance(items, dict) else items
-                found = {key: self.value(item, f"{at}.{key}") for key, item in pairs}
-                if len(found) < len(items):
+                values = {key: self.value(item, f"{at}.{key}") for key, item in pairs}
+                if len(values) < len(items):
                     raise wrong(at, "a dict with different keys", items)
-                return found
+                return values
             case EstimatorNode() as node:
                 return self._estimator(node, at)
             case ForeignNode(position):

@@ -359,8 +359,8 @@ def versions_of(libraries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     import platform
     from importlib.metadata import version
 
-    found = ((library, version(library)) for library in libraries)
-    return (("pril", __version__), *found, ("python", platform.python_version()))
+    installed = ((library, version(library)) for library in libraries)
+    return (("pril", __version__), *installed, ("python", platform.python_version()))
 
 
 # --- Notes of a user: a small JSON object ---------------------------------------------------------

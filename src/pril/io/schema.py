@@ -111,8 +111,8 @@ class Numbers(Struct, frozen=True):
         if fits := value.ndim == len(expected) and value.dtype.name in self.dtypes.split():
             expected = tuple(map(sizes.setdefault, expected, value.shape))
         if not fits or value.shape != expected:
-            found = f"not {value.dtype} of shape {value.shape}"
-            raise InputError(f"{at} must be {self.dtypes} of shape {expected}, {found}")
+            given = f"not {value.dtype} of shape {value.shape}"
+            raise InputError(f"{at} must be {self.dtypes} of shape {expected}, {given}")
         if not (self.any_order or value.flags.c_contiguous):
             raise InputError(f"{at} must be in C order")
         if not (np.isfinite(value) | self.also(value)).all():
@@ -152,16 +152,16 @@ class LabelArray(Struct, frozen=True):
             return
         if not isinstance(value, np.ndarray) or value.ndim != 1 or value.size == 0:
             raise wrong(at, "labels", value)
-        found = value.tolist()
-        if any(isinstance(label, float) and not math.isfinite(label) for label in found):
-            raise wrong(at, "finite labels", found)
-        is_text = value.dtype == object and all(type(label) is str for label in found)
+        labels = value.tolist()
+        if any(isinstance(label, float) and not math.isfinite(label) for label in labels):
+            raise wrong(at, "finite labels", labels)
+        is_text = value.dtype == object and all(type(label) is str for label in labels)
         if self.of == "features" and not is_text:
-            raise wrong(at, "strings", found)
-        if len(set(found)) < len(found):
-            raise wrong(at, "different labels", found)
-        if (size := sizes.setdefault(self.of, len(found))) != len(found):
-            raise wrong(at, f"{size} labels", found)
+            raise wrong(at, "strings", labels)
+        if len(set(labels)) < len(labels):
+            raise wrong(at, "different labels", labels)
+        if (size := sizes.setdefault(self.of, len(labels))) != len(labels):
+            raise wrong(at, f"{size} labels", labels)
 
 
 class PerGroup(Struct, frozen=True):

@@ -159,9 +159,8 @@ class RowStream:
         self._encode = encode
         self._errors: Any = errors
         self._is_plain = encode is None and errors is None
-        parts = Parts.of(model)
-        self._learner: Any = parts.learner
-        self._is_frozen = parts.is_frozen
+        self._parts = Parts.of(model)
+        self._learner: Any = self._parts.learner
         # Its lock is held by the thread that uses the learner.
         self._shared = private_state(self._learner)
         self.grows = not learning.has_learned(self._learner) if grows is None else grows
@@ -198,7 +197,7 @@ class RowStream:
                 learning.refuse_online(model)
                 weights = class_weights(model.class_weight, self._classes, None)
                 self._labels = LabelIntervals(self._classes, weights, self._engine.inspect_labels)
-                self._learns = not self._is_frozen
+                self._learns = not self._parts.is_frozen
         if has_learned:
             self._use(model.memory_)
 
@@ -291,19 +290,13 @@ class RowStream:
         measures = self._errors is not None and learning.has_learned(self._learner)
         rank = self._rank(x) if measures else None
         if self._encode is not None:
-            self._check_learns()
+            if not self._learns:
+                self._check_learns()
             x = self._encode(x)
         return rank, x
 
     def _check_learns(self) -> None:
-        if self._is_frozen:
-            raise InputError("the model holds a FrozenEstimator, which does not learn")
-        if not isinstance(self._learner, learning.OnlineClassifier):
-            name = type(self._learner).__name__
-            raise InputTypeError(
-                f"{name} learns all rows at once, in fit, and its stream only predicts: to learn "
-                "row by row use OrderedLogit"
-            )
+        self._parts.check_learns()
         learning.refuse_online(self._learner)
 
     def _learn_any(self, x: RowLike, y: object, sample_weight: float) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sys
@@ -43,6 +44,7 @@ MARKED_NUMBER = (
     f"^{_SIGN}({_UNIT}[ \u00a0]?)?{_SIGN}({_WHOLE}([.,][0-9]*)?|[.,][0-9]+)"
     f"([eE][+-]?[0-9]+)?([ \u00a0]?({_UNIT}|%))?$"
 )
+MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 NEARLY_ALL = 0.9  # share of the cells that makes a column of words one of numbers
 LARGEST = 1e146  # of a number: the squares of 10^15 of them have a finite sum
 
@@ -151,8 +153,17 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     try:
         return batch.column(name)
     except KeyError:
-        names = batch.schema.names
-        raise InputError(f"there is no column {name!r}; the columns are {names}") from None
+        raise InputError(no_column(name, batch.schema.names)) from None
+
+
+def no_column(name: str, columns: list[str]) -> str:
+    """Return a message about a column that does not exist, with the names most like it."""
+    if len(columns) <= MOST_LISTED:
+        return f"there is no column {name!r}; the columns are {', '.join(map(repr, columns))}"
+    lower = {column.lower(): column for column in columns}
+    near = difflib.get_close_matches(name.lower(), lower, MOST_NAMED, cutoff=0.0)
+    nearest = ", ".join(repr(lower[column]) for column in near)
+    return f"there is no column {name!r}; the nearest of {len(columns)} columns are {nearest}"
 
 
 def read_numbers(cells: pa.Array, name: str) -> Array:

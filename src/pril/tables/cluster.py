@@ -27,8 +27,9 @@ from pril.core.registry import BY_COMMAND
 from pril.dask.blocks import merge_on
 from pril.errors import InputError, PrilError, RowError
 from pril.learners.boosting.features import find_categories
+from pril.online.learning import OnlineClassifier
 from pril.tables.encoder import is_dense, n_features_of
-from pril.tables.files import Blocks, Table, TableError
+from pril.tables.files import Blocks, Table
 from pril.tables.label_columns import LabelColumns
 from pril.tables.survey import Columns, Part, Survey, Task
 from pril.tables.training import HoldoutResult, RowReader, Run, parts_apart, rows_to_learn
@@ -74,14 +75,13 @@ def returning_errors(task: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return task(piece, *arguments)
         except FileNotFoundError:
-            return TableError(
-                f"{piece.table.name}: a worker cannot find this file; all workers need the table"
-            )
+            reason = "a worker cannot find this file; all workers need the table"
+            return piece.table.error(reason)
         except (ValueError, OSError) as error:
             if isinstance(error, PrilError) or getattr(error, "errno", 0) is not None:
                 return error
             # Of an object store, where a worker may lack what the client has in its environment.
-            return TableError(f"{piece.table.name}: a worker cannot read this file: {error}")
+            return piece.table.error(f"a worker cannot read this file: {error}")
 
     return attempt
 
@@ -104,28 +104,24 @@ def read_piece(piece: Piece, reader: RowReader) -> Any:
 
 
 @returning_errors
-def try_piece(piece: Piece, reader: RowReader, model: OrdinalLearner) -> HoldoutResult:
+def try_piece(piece: Piece, reader: RowReader, model: Any) -> HoldoutResult:
     """Learn a piece as one process does, so that an error names its file and row."""
     piece = piece.open()
     part = piece.to_learn(reader.columns)
     X, y, weights = reader.read(piece.table, part)
     with piece.table.naming_rows(part.places, piece.task.labels.columns):
         try:
-            _read_or_learn(clone(model), X, y, weights)
+            learner = clone(model)
+            if isinstance(learner, OnlineClassifier):
+                learner.partial_fit(X, y, sample_weight=weights)
+            else:
+                learner.categories_ = find_categories(learner.categorical_features, X)
+                learner.engine.read(learner, X, reset=True, min_rows=0)
         except RowError:
             raise
         except InputError as error:  # an overflow without a row number
-            raise TableError(f"{piece.table.name}: {error}") from None
+            raise piece.table.error(str(error)) from None
     return HoldoutResult()
-
-
-def _read_or_learn(model: Any, X: Any, y: Any, weights: Any) -> None:
-    """Raise what is wrong with the rows of a piece."""
-    if hasattr(model, "partial_fit"):
-        model.partial_fit(X, y, sample_weight=weights)
-    else:
-        model.categories_ = find_categories(model.categorical_features, X)
-        model.engine.read(model, X, reset=True, min_rows=0)
 
 
 @returning_errors
@@ -179,7 +175,7 @@ class ClusterRun(Run):
 
     def learn(self) -> None:
         """Fit the pipeline to all pieces."""
-        name, blocks = self.table.name, self._tasks(read_piece, self.reader)
+        blocks = self._tasks(read_piece, self.reader)
         encoder, ends = self.survey.encoder, [*self.survey.offsets[1:], self.survey.rows]
         largest = max(end - start for start, end in zip(self.survey.offsets, ends, strict=True))
         n_cells = len(encoder.numbers_) + len(encoder.words_)  # of a sparse row, with their places
@@ -193,9 +189,9 @@ class ClusterRun(Run):
         except InputError as error:  # report the first piece that cannot be learned
             self._merged("looking for the bad row", try_piece, self.reader, self.model)
             if not BY_COMMAND[self.task.model].mixes:
-                raise TableError(f"{name}: {error}") from None
+                raise self.table.error(str(error)) from None
             reason = "each part can be learned alone, but not mixed with the others"
-            raise TableError(f"{name}: {reason}: {error}") from None
+            raise self.table.error(f"{reason}: {error}") from None
         self.model = fitted[-1]
         self.epoch = self.model.n_iter_
 

@@ -234,17 +234,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 add_words(self, name, dict(pairs))
         return self
 
-    def check(self, X: Any) -> None:
-        """Refuse rows that `transform` would refuse.
-
-        Parameters
-        ----------
-        X : table
-            A table with the Arrow interface, such as a DataFrame.
-        """
-        batch = self._read(X)
-        learn_rows(self, batch, np.zeros(batch.num_rows, dtype=bool))
-
     def _read(self, X: Any) -> pa.RecordBatch:
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
         if isinstance(X, pa.RecordBatch | pa.Table) or hasattr(X, "__arrow_c_stream__"):
@@ -409,28 +398,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
-
-    def unseen_words(self, X: Any) -> dict[str, tuple[int, str]]:
-        """Return, for each column of words, the first row with a word never seen in training.
-
-        Parameters
-        ----------
-        X : table
-            A table with the Arrow interface, such as a DataFrame.
-
-        Returns
-        -------
-        unseen : dict
-            Row and word, by column; columns without such a row are not in it.
-        """
-        batch, unseen = self._read(X), {}
-        for name, words in self.words_.items():
-            cells = arrow.read_words(arrow.column(batch, name), name)
-            is_seen = pc.or_(pc.is_in(cells, pa.array(words, pa.string())), pc.is_null(cells))
-            row = pc.index(is_seen, False).as_py()
-            if row >= 0:
-                unseen[name] = (row, cells[row].as_py())
-        return unseen
 
 
 def _numbers_of(encoder: ColumnEncoder, batch: pa.RecordBatch) -> Array:
@@ -601,9 +568,6 @@ class RowEncoder:
             self._columns = [*self._numbers, *self._words]
         self._further = Pipeline(steps) if steps else None
         self._names = getattr(self._model, "feature_names_in_", None)
-
-    def __reduce__(self) -> Any:
-        return RowEncoder, (self._model, self.strict)
 
     def __call__(self, x: Any) -> Any:
         """Return a row as the learner takes it."""

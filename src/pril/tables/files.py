@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
 import hashlib
 import io
 import re
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +41,6 @@ BLOCK_ROWS, BLOCK_CELLS, PIECE_ROWS = 1 << 15, 1 << 22, 1 << 20
 STDIN_SUFFIX = ".stdin"  # of a temporary file with all of standard input
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # the folder of a missing value
 FEW_SAMPLES, MANY_SAMPLES = 5, 256  # of a file, each of text.READ_BYTES
-MOST_LISTED, MOST_NAMED = 12, 5  # columns in a message: all of a few, or the nearest of many
 
 # Called with what is being done, and how many rows of how many; a note says what else is counted.
 Watcher = Callable[..., None]
@@ -120,7 +119,7 @@ class Table:
         cells = [_partition_cells(file, root) for file in self.files]
         for name in cells[0]:
             if any(named.keys() != cells[0].keys() for named in cells):
-                raise TableError(f"{self.name}: not all files lie in folders named {name}=...")
+                raise self.error(f"not all files lie in folders named {name}=...")
             if self.schema.get_field_index(name) < 0:  # a column in the files is used instead
                 self.partitions[name] = [named[name] for named in cells]
                 kind = arrow.written_type(pa.array(self.partitions[name]), name)
@@ -131,7 +130,7 @@ class Table:
         """Refuse a column that occurs twice."""
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise TableError(f"{self.name}: the column {min(twice)!r} occurs twice")
+            raise self.error(f"the column {min(twice)!r} occurs twice")
 
     @property
     def is_csv(self) -> bool:
@@ -259,6 +258,14 @@ class Table:
 
     # --- Messages ---
 
+    def error(self, reason: str, hint: str | None = None) -> TableError:
+        """Return an error that names the table."""
+        return TableError(f"{self.name}: {reason}", hint)
+
+    def warn(self, reason: str, hint: str | None = None) -> None:
+        """Warn of the table by its name."""
+        warnings.warn(TableWarning(f"{self.name}: {reason}", hint), stacklevel=3)
+
     def begin_file(self, file: TableFile | str, row: int) -> None:
         """Remember the position of a file's first row, for messages."""
         self._starts[row] = file
@@ -266,7 +273,7 @@ class Table:
     def check_column(self, name: str) -> None:
         """Refuse a column that does not exist."""
         if self.schema.get_field_index(name) < 0:
-            raise TableError(f"{self.name}: {no_column(name, self.schema.names)}")
+            raise self.error(arrow.no_column(name, self.schema.names))
 
     def where(self, row: int) -> str:
         """Return the file and, counted from 1, the row of a position in the table."""
@@ -337,16 +344,6 @@ def explaining(place: Callable[[], str]) -> Iterator[None]:
         if getattr(error, "errno", None) is not None:
             raise
         raise TableError(f"{place()}: {error}") from None
-
-
-def no_column(name: str, known: list[str]) -> str:
-    """Return a message about a column that does not exist, with the names most like it."""
-    if len(known) <= MOST_LISTED:
-        return f"there is no column {name!r}; the columns are {', '.join(map(repr, known))}"
-    lower = {column.lower(): column for column in known}
-    near = difflib.get_close_matches(name.lower(), lower, MOST_NAMED, cutoff=0.0)
-    nearest = ", ".join(repr(lower[column]) for column in near)
-    return f"there is no column {name!r}; the nearest of {len(known)} columns are {nearest}"
 
 
 def quote_columns(names: tuple[str, ...]) -> str:
@@ -441,6 +438,8 @@ def _parquet_columns(table: Table) -> tuple[pa.Schema, list[list[int]]]:
                 f"{table.name_of(file)} has other columns or types than {table.files[0]}: "
                 f"{'; '.join(sorted(these ^ first)) or 'in another order'}"
             )
+    if not any(map(sum, groups)):
+        raise TableError(f"{table.name} has no rows")
     return arrow.schema_without_views(schemas[0]), groups
 
 

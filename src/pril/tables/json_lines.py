@@ -219,6 +219,7 @@ class Codec:
         keys = [(name, "%s") for name in self._keys]
         self._answer = form_of([*keys, *fields.items()]) + "\n"
         self._refusal = form_of([*keys, ("error", "%s"), ("line", "%s")]) + "\n"
+        self.use_columns([], ())
 
     def use_columns(self, features: list[str], ignored: Collection[str]) -> None:
         """Read these columns from now on, then those of labels, then the id."""

@@ -15,7 +15,7 @@ from pril.labels import brackets, ranking
 from pril.labels.range_texts import ClassTexts
 from pril.labels.scale import cut_points
 from pril.tables import arrow
-from pril.tables.files import Table, TableError
+from pril.tables.files import Table
 
 # isort: split
 import pyarrow as pa  # after `arrow`, which says what to install if pyarrow is missing
@@ -97,9 +97,7 @@ class LabelColumns(NamedTuple):
         types = {name: arrow.kind_of(table.schema.field(name).type) for name in kind.columns}
         for name, held in types.items():
             if held not in ("number", "text", "empty"):
-                raise TableError(
-                    f"{table.name}: the column {name!r} cannot be a label: it holds {held}"
-                )
+                raise table.error(f"the column {name!r} cannot be a label: it holds {held}")
         as_words = [name for name in kind.columns if name in words]
         match kind:
             case RangeTexts():
@@ -108,19 +106,14 @@ class LabelColumns(NamedTuple):
                 order = guessed_classes(classes)
                 return cls(kind, any(isinstance(name, str) for name in order), order)
             case Edges() if as_words:
-                raise TableError(
-                    f"{table.name}: the column {as_words[0]!r} cannot be read as words: edges are "
-                    "for numbers"
-                )
+                reason = "cannot be read as words: edges are for numbers"
+                raise table.error(f"the column {as_words[0]!r} {reason}")
             case Edges() | BracketTexts():
                 return cls(kind, True, typed_classes(classes, text=True)).in_brackets()
         types.update({name: "text" for name in as_words if types[name] == "number"})
         if "text" in types.values() and "number" in types.values():
-            both = "both" if len(types) == 2 else "all"
-            raise TableError(
-                f"{table.name}: the columns {' and '.join(map(repr, types))} must {both} hold "
-                f"numbers or {both} hold words"
-            )
+            both, names = "both" if len(types) == 2 else "all", " and ".join(map(repr, types))
+            raise table.error(f"the columns {names} must {both} hold numbers or {both} hold words")
         text = "text" in types.values()
         if classes is not None and set(types.values()) == {"empty"}:  # no row has a label
             return cls(kind, text, guessed_classes(classes))

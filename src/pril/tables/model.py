@@ -11,10 +11,11 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from sklearn.base import BaseEstimator
 
-from pril.bases.classifier import OrdinalLearner, rate, rate_rows, rows_to_rate
+from pril.bases.classifier import OrdinalLearner, rate, rate_rows
 from pril.bases.parts import Parts, model_name, scale_of_features, units_of_features
 from pril.core.arrays import Array
 from pril.core.rating import Ratings
@@ -29,7 +30,7 @@ from pril.ranges import is_by_column, ranges_of
 from pril.tables.arrow import NUMBER, column, kind_of, read_numbers, read_words
 from pril.tables.checkpoints import Finished
 from pril.tables.encoder import ColumnEncoder
-from pril.tables.files import Table, TableError, Watcher
+from pril.tables.files import Table, Watcher
 from pril.tables.label_columns import BracketTexts, Edges, LabelColumns, LabelEnds, LabelKind
 from pril.tables.opening import format_of
 from pril.tables.text import CsvStyle, codec_of
@@ -50,10 +51,7 @@ def rate_labelled(
 
     Unlike rows to learn, these may have labels of any kind.
     """
-    if hasattr(learner, "partial_fit"):  # it may not have learned yet
-        rows = learner.engine.read(learner, features, reset=False, min_rows=0)
-    else:
-        rows = rows_to_rate(learner, features)
+    rows = learner.engine.read(learner, features, reset=False, min_rows=0)
     return ranking.to_intervals(labels, learner.order_), rate_rows(learner, rows)
 
 
@@ -111,26 +109,6 @@ class LoadedModel:
     def name(self) -> str:
         """What the model is, in short."""
         return model_name(self.model)
-
-    @property
-    def is_online(self) -> bool:
-        """Whether the learner can go on learning, row by row."""
-        return hasattr(self.learner, "partial_fit")
-
-    def check_learns(self) -> None:
-        """Refuse a model that cannot learn any more, or must not."""
-        if not self.is_online:
-            raise InputError(
-                f"{self.path} holds {type(self.learner).__name__}, which cannot learn a stream; "
-                "ordered-logit can"
-            )
-        if self.ranges:
-            raise InputError(
-                f"{self.path} holds calibrated ranges, which would not hold for a model that has "
-                "learned more"
-            )
-        if self.parts.is_frozen:
-            raise InputError(f"{self.path} holds a FrozenEstimator, which does not learn")
 
     def check_probabilities(self) -> None:
         """Refuse a model without probabilities."""
@@ -246,9 +224,7 @@ class LoadedModel:
         chances = [f"probability of {name}" for name in self.learner.order_] if proba else []
         for name in (*ADDED, *(ENDS if self.ranges else ()), *chances, *more):
             if name in table.schema.names:
-                raise TableError(
-                    f"{table.name}: there is a column {name!r} already; rename it first"
-                )
+                raise table.error(f"there is a column {name!r} already; rename it first")
         self._read_words_of(table)
         unseen: dict[str, str] = {}
         rows = 0
@@ -256,7 +232,7 @@ class LoadedModel:
             with table.naming_rows(first):
                 features = self.features(used, table.schema)
                 rank, scores, cut = rate(self.learner, features)
-                for name, message in self._unseen_words(table, first, used).items():
+                for name, message in self._unseen_words(table, first, used):
                     unseen.setdefault(name, message)
                 _check_text(block)
             added = {"prediction": self._labels(rank)}
@@ -272,8 +248,6 @@ class LoadedModel:
             writer.write(block, added)
             rows += len(rank)
             progress("predicting", rows, table.n_rows)
-        if rows == 0:
-            raise TableError(f"{table.name} has no rows")
         return rows, unseen
 
     def _labels(self, rank: Array) -> pa.Array:
@@ -283,10 +257,10 @@ class LoadedModel:
         """Let a table read as words what the model has learned as words."""
         for name in self.notes.folders:
             if name in self.columns and name not in table.schema.names:
-                raise TableError(
-                    f"{table.name}: there is no column {name!r}: {self.path} learned it from the "
-                    f"names of folders, {name}=..., which a file alone does not have: pass the "
-                    "folder that holds them, or fit a model with this column left out"
+                raise table.error(
+                    f"there is no column {name!r}: {self.path} learned it from the names of "
+                    f"folders, {name}=..., which a file alone does not have: pass the folder that "
+                    "holds them, or fit a model with this column left out"
                 )
         words = self.words
         table.read_as(words)
@@ -294,14 +268,18 @@ class LoadedModel:
         if words:
             log.info("words: %s, as in the model", some_of(words))
 
-    def _unseen_words(self, table: Table, first: int, block: pa.RecordBatch) -> dict[str, str]:
-        """Return a message for each column with a word never seen in training."""
-        unseen = self.encoder.unseen_words(block) if self.encoder else {}
-        return {
-            name: f"{table.where(first + row)}: column {name!r} is {shown(word)}, which the model "
-            "has never seen; it is ignored"
-            for name, (row, word) in unseen.items()
-        }
+    def _unseen_words(
+        self, table: Table, first: int, block: pa.RecordBatch
+    ) -> Iterator[tuple[str, str]]:
+        """Return each column with a word never seen in training, and a message about the first."""
+        for name, words in self.encoder.words_.items() if self.encoder else ():
+            cells = read_words(column(block, name), name)
+            is_seen = pc.or_(pc.is_in(cells, pa.array(words, cells.type)), pc.is_null(cells))
+            row = pc.index(is_seen, False).as_py()
+            if row >= 0:
+                word = f"column {name!r} is {shown(cells[row].as_py())}"
+                said = f"{word}, which the model has never seen; it is ignored"
+                yield name, f"{table.where(first + row)}: {said}"
 
     def evaluate(self, table: Table, labels: LabelKind, progress: Watcher) -> Evaluation:
         """Return how good the model is on the rows of a table."""
@@ -329,8 +307,6 @@ class LoadedModel:
             yield first, block, Outcomes(intervals, rank, pick_scores(rank, scores))
             rows += block.num_rows
             progress("evaluating", rows, table.n_rows)
-        if rows == 0:
-            raise TableError(f"{table.name} has no rows")
 
     def report(
         self,
@@ -382,7 +358,7 @@ class LoadedModel:
     def word_columns(self) -> dict[str, tuple[str, str]]:
         """Return the column and the word of each feature that stands for a word."""
         words = self.encoder.words_ if self.encoder else {}
-        return {f"{name}={word}": (name, word) for name, own in words.items() for word in own}
+        return {f"{name}={word}": (name, word) for name, many in words.items() for word in many}
 
     @property
     def intercept(self) -> Any:

@@ -247,8 +247,8 @@ def _check(parts: SplitResult) -> None:
     """Refuse a URL that cannot be read, or that may hold a credential, without repeating it."""
     place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if parts.scheme not in (*STORES, *WEB):
-        known = ", ".join(f"{name}://" for name in (*STORES, *WEB))
-        raise TableError(f"{place}: tables are read from local files, and from {known}")
+        schemes = ", ".join(f"{name}://" for name in (*STORES, *WEB))
+        raise TableError(f"{place}: tables are read from local files, and from {schemes}")
     has_user = parts.username is not None and parts.scheme not in ("abfs", "abfss")
     if has_user or parts.password is not None or parts.query:
         raise TableError(

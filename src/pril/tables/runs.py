@@ -35,7 +35,7 @@ from pril.likelihood.rows import Block, Moments, Rows, block_rows, recut
 from pril.likelihood.sums import MOST_DENSE
 from pril.online import learning
 from pril.tables.encoder import n_features_of
-from pril.tables.files import Table, TableError, Watcher
+from pril.tables.files import Table, Watcher
 from pril.tables.label_columns import LabelEnds
 from pril.tables.opening import open_table
 from pril.tables.pipeline import Pipeline
@@ -166,7 +166,7 @@ def _learned_labels(run: Run) -> tuple[Kinds, int]:
         learned = learned * (label_weights(weights, ranks) > 0.0)
     if not learned.any():
         reason = "the weights of the classes are zero for every row to learn from"
-        raise TableError(f"{run.table.name}: {reason}", hint="holdout")
+        raise run.table.error(reason, hint="holdout")
     return Kinds.of(ranks[learned > 0], len(order))[0], int(learned.sum())
 
 
@@ -178,7 +178,7 @@ def _check_moments(run: Run, moments: Moments) -> None:
         with run.table.naming_rows(block.places):
             if block.learning.labelled().any():
                 run.model.labelled_rows(block.learning)
-    raise TableError(f"{run.table.name}: the features are too large: scale them")
+    raise run.table.error("the features are too large: scale them")
 
 
 class LabelledRows(Rows):
@@ -250,10 +250,10 @@ def check_memory(run: Run, why: str, n_rows: int, needed: int, there: int) -> No
     """Refuse rows that take more memory than there is."""
     if needed > there:
         width = n_features_of(run.survey.encoder)
-        raise TableError(
-            f"{run.table.name}: {why}: {n_rows:,} rows of {width:,} features take about "
-            f"{needed:,} bytes of memory, and {there:,} are available; learn from fewer rows or "
-            "words, or choose a model that learns row by row",
+        raise run.table.error(
+            f"{why}: {n_rows:,} rows of {width:,} features take about {needed:,} bytes of memory, "
+            f"and {there:,} are available; learn from fewer rows or words, or choose a model that "
+            "learns row by row",
             hint="model",
         )
 

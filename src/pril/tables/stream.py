@@ -90,7 +90,7 @@ class LineStream:
         self.options = options
         self.is_ahead = False  # whether the model has learned rows that are not yet written
         if self.names:
-            model.check_learns()
+            model.parts.check_learns(model.path)
             learning.refuse_online(model.learner)
         self._check_columns()
         self.use(model.model)
@@ -118,7 +118,7 @@ class LineStream:
         self._labels = LabelColumns.of_model(self.labels, order, self.model.path)
         self._interval = lru_cache(MOST_SPELLINGS, typed=True)(self._read_label)
         self._codec = Codec(order, self.names, self.options)
-        self._use_columns()
+        self._follow_columns()
 
     def rows(self, lines: bytes) -> list[bytes]:
         """Return the lines that are rows."""
@@ -206,12 +206,10 @@ class LineStream:
         if (features := _features_of(encoder)) != before:
             learning.set_features(self.model.learner, before, features)
 
-    def _use_columns(self) -> None:
-        self._codec.use_columns(self.model.columns, getattr(self.model.encoder, "left_out_", ()))
-
     def _follow_columns(self) -> None:
-        if self._codec.features != self.model.columns:
-            self._use_columns()
+        columns, left_out = self.model.columns, getattr(self.model.encoder, "left_out_", ())
+        if self._codec.features != columns:
+            self._codec.use_columns(columns, left_out)
 
     def warn_of_features(self) -> None:
         """Warn once of features of a growing model that say nothing of new rows."""

@@ -26,7 +26,7 @@ from pril.labels import ranking
 from pril.ranges import PredictionRanges, check_promise
 from pril.tables import arrow
 from pril.tables.encoder import ColumnEncoder, learn_rows
-from pril.tables.files import Table, TableError, TableWarning, quote_columns
+from pril.tables.files import Table, TableWarning, quote_columns
 from pril.tables.label_columns import (
     BracketTexts,
     LabelColumns,
@@ -237,7 +237,7 @@ def choose_columns(table: Table, task: Task) -> Columns:
         else:
             (chosen.numbers if kind == "number" else chosen.words).append(name)
     if not chosen.used:
-        raise TableError(f"{table.name}: no column is left to learn from")
+        raise table.error("no column is left to learn from")
     ignored = [f"{name} ({reason})" for name, reason in chosen.ignored.items()]
     for held, names in {**chosen._asdict(), "ignored": ignored}.items():
         if names:
@@ -252,15 +252,13 @@ def _check_names(table: Table, task: Task) -> None:
         table.check_column(name)
     for column, use in ((task.weight, "weight"), (task.groups, "group")):
         if column in (*labels, *features):
-            raise TableError(
-                f"{table.name}: the column {column!r} is the {use}, not a label or feature"
-            )
+            raise table.error(f"the column {column!r} is the {use}, not a label or feature")
     for name in labels:
         if name in features:
-            raise TableError(f"{table.name}: the column {name!r} is the label, not a feature")
+            raise table.error(f"the column {name!r} is the label, not a feature")
         if labels.count(name) > 1:  # the command refuses it for votes
-            both = f"{name!r} cannot be both the lower and the upper end"
-            raise TableError(f"{table.name}: {both}", hint="label")
+            reason = f"{name!r} cannot be both the lower and the upper end"
+            raise table.error(reason, hint="label")
 
 
 def _why_ignored(table: Table, task: Task, name: str, kind: str) -> str | None:
@@ -274,7 +272,7 @@ def _why_ignored(table: Table, task: Task, name: str, kind: str) -> str | None:
         return None
     reason = REASONS.get(kind, f"holds {kind}")
     if is_named or (name in task.text and kind != "text"):
-        raise TableError(f"{table.name}: the column {name!r} cannot be a feature: {reason}")
+        raise table.error(f"the column {name!r} cannot be a feature: {reason}")
     return reason
 
 
@@ -384,9 +382,9 @@ class LabelCounts:
     def check_number(self, table: Table) -> None:
         """Refuse too many different labels."""
         if self.are_too_many():
-            raise TableError(
-                f"{table.name}: {quote_columns(self.columns.names)}: over {MOST_LABELS} different "
-                "labels; group them into classes first (see pril.labels.from_bounds)"
+            raise table.error(
+                f"{quote_columns(self.columns.names)}: over {MOST_LABELS} different labels; group "
+                "them into classes first (see pril.labels.from_bounds)"
             )
 
     def merge(self, other: LabelCounts, offset: int) -> None:
@@ -400,14 +398,14 @@ class LabelCounts:
     def to_ranks(self, table: Table) -> EncodedLabels:
         """Return the classes, and the different labels as ranks."""
         names = self.columns.names
-        place = f"{table.name}: {quote_columns(names)}"
+        place = quote_columns(names)
         labelled = (entry for entry in self.seen.items() if entry[0] != self._unlabelled)
         seen = sorted(labelled, key=lambda entry: entry[1][-1])  # by the first row
         if not self.seen and self.n_weightless:
-            raise TableError(f"{table.name}: every row has weight 0, so none can be learned")
+            raise table.error("every row has weight 0, so none can be learned")
         if not seen:
             some = " of a weight above 0" if self.n_weightless else ""
-            raise TableError(f"{place}: no row{some} has a label")
+            raise table.error(f"{place}: no row{some} has a label")
         counts, learned, rows = np.array([entry for _, entry in seen]).T
         columns = self.columns
         if isinstance(columns.kind, BracketTexts):
@@ -418,22 +416,22 @@ class LabelCounts:
             warnings.simplefilter("always", ClassOrderWarning)
             order, ranks = columns.to_ranks([label for label, _ in seen])
         for entry in caught:
-            warning = entry.message
-            if isinstance(warning, ClassOrderWarning):  # it names y: name the columns instead
-                warning = TableWarning(f"{place}: {warning.reason}", warning.hint)
-            warnings.warn(warning, stacklevel=2)
+            if isinstance(entry.message, ClassOrderWarning):  # it names y: name the columns instead
+                table.warn(f"{place}: {entry.message.reason}", entry.message.hint)
+            else:
+                warnings.warn(entry.message, stacklevel=2)
         if len(order) == 2 and self.columns.text and self.columns.classes is None:
             # The learners sort two words without a warning, as scikit-learn does.
             reason = f"the classes are {ranking.named(order)}, lowest first, in alphabetical order"
-            warnings.warn(TableWarning(f"{place}: {reason}", ClassOrderWarning.hint), stacklevel=2)
+            table.warn(f"{place}: {reason}", ClassOrderWarning.hint)
         zero = ranking.zero_among_votes(order) if isinstance(columns.kind, Votes) else None
         if zero and columns.classes is None:
-            warnings.warn(TableWarning(f"{place}: {zero}", ClassOrderWarning.hint), stacklevel=2)
+            table.warn(f"{place}: {zero}", ClassOrderWarning.hint)
         common = ranks[:, 0].max()
         if counts.sum() > 1 and common <= ranks[:, 1].min():
             name = ranking.plain(order[common])
             reason = f"every label includes {name!r}: nothing can be learned"
-            warnings.warn(TableWarning(f"{place}: {reason}"), stacklevel=2)
+            table.warn(f"{place}: {reason}")
         return EncodedLabels(columns, order, ranks, counts, learned)
 
     def describe(self, ranks: Array, counts: Array, order: Array) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -34,10 +33,10 @@ from pril.metrics import Evaluation
 from pril.online import learning
 from pril.online.linear_engine import Batch
 from pril.ranges import Calibration, PredictionRanges, calibrated
-from pril.tables.arrow import NUMBER, one_batch
+from pril.tables.arrow import NUMBER, no_column, one_batch
 from pril.tables.checkpoints import Checkpoint
 from pril.tables.encoder import ColumnEncoder, is_dense, n_features_of
-from pril.tables.files import Blocks, Table, TableError, TableWarning, Watcher, no_column
+from pril.tables.files import Blocks, Table, Watcher
 from pril.tables.label_columns import CELLS, BracketTexts, LabelColumns, Votes, to_note
 from pril.tables.model import rate_labelled
 from pril.tables.pipeline import Pipeline
@@ -220,7 +219,7 @@ class Run:
             return rows
         reason = f"the ranges are calibrated on {n:,} of {n + n_others:,} rows, those whose votes"
         reason += " agree, which are easier than others: fewer of the others are covered"
-        warnings.warn(TableWarning(f"{self.table.name}: {reason}", hint="votes"), stacklevel=2)
+        self.table.warn(reason, hint="votes")
         return rows._replace(others=rows.others[:0])  # they need not be compared any more
 
     # --- Survey ---
@@ -240,17 +239,15 @@ class Run:
     def begin_learning(self) -> None:
         """Choose classes and features, and begin with a blank model."""
         task, encoder = self.task, self.survey.encoder
-        if self.survey.rows == 0:
-            raise TableError(f"{self.table.name} has no rows")
         width = n_features_of(encoder)
         if not width:
             many = [f"{name!r} has too many words" for name in encoder.left_out_]
             none = [f"{name!r} has no words" for name in encoder.words_]
             reasons = "; ".join([*many, *none])
-            raise TableError(f"{self.table.name}: no column is left to learn from: {reasons}")
+            raise self.table.error(f"no column is left to learn from: {reasons}")
         _, classes, ranks, counts, _ = self.encoded_labels
         if self.survey.rows_to_learn == 0:
-            raise TableError(f"{self.table.name}: every row was held out", hint="holdout")
+            raise self.table.error("every row was held out", hint="holdout")
         survey = self.survey
         warn_of_columns(
             self.table.name, survey.row_ids, survey.unlike, encoder.left_out_, hint="drop"
@@ -272,9 +269,7 @@ class Run:
         for name, size in zip(encoder.numbers_, largest, strict=True):
             if 0.0 < size < LEAST_VALUE:
                 reason = f"no number in the column {name!r} is larger than {size}"
-                raise TableError(
-                    f"{self.table.name}: {reason}, too small to learn from: multiply them"
-                )
+                raise self.table.error(f"{reason}, too small to learn from: multiply them")
         words = list(range(width - len(encoder.words_), width))
         model = self.task.blank_model(classes, weights, categorical_features=words)
         return model.set_params(monotonic_cst=self._constraints(model.monotonic_cst))
@@ -286,17 +281,16 @@ class Run:
         if not isinstance(asked, dict):
             form = '{"COLUMN": 1, "COLUMN": -1}'
             raise InputError(f"monotonic_cst: expected {form}, got {shown(asked)}")
-        encoder, place = self.survey.encoder, f"{self.table.name}: monotonic_cst"
+        encoder, table = self.survey.encoder, self.table
         signs = dict.fromkeys([*encoder.numbers_, *encoder.words_], 0)
         for name, sign in asked.items():
             if name not in signs:
-                raise TableError(f"{place}: {no_column(name, list(signs))}")
+                raise table.error(f"monotonic_cst: {no_column(name, list(signs))}")
+            place = f"monotonic_cst: the column {name!r}"
             if name in encoder.words_:
-                raise TableError(f"{place}: the column {name!r} holds words, which have no order")
+                raise table.error(f"{place} holds words, which have no order")
             if sign not in (-1, 0, 1):
-                raise TableError(
-                    f"{place}: the column {name!r} must have -1, 0 or 1, got {shown(sign)}"
-                )
+                raise table.error(f"{place} must have -1, 0 or 1, got {shown(sign)}")
         return list((signs | asked).values())
 
     @property

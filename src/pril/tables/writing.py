@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -23,7 +22,6 @@ from pril.errors import InputError, shown
 from pril.io.model_files import replace_file
 from pril.labels import from_votes
 from pril.tables import arrow
-from pril.tables.json_lines import form_of
 from pril.tables.text import USUAL_CSV, CsvStyle, codec_of
 
 
@@ -104,17 +102,16 @@ class TableWriter:
 
 
 def _objects(batch: pa.RecordBatch) -> list[str]:
-    """Return the rows as JSON, written column by column, which is faster."""
-    form = form_of((name, "%s") for name in batch.schema.names)
-    return [form % row for row in zip(*map(_json_cells, batch.columns), strict=True)]
+    """Return the rows as JSON; a number that is not finite is null."""
+    names, encode = batch.schema.names, msgspec.json.Encoder(enc_hook=_in_text).encode
+    columns = zip(*(cells.to_pylist() for cells in batch.columns), strict=True)
+    rows = [encode(dict(zip(names, row, strict=True))) for row in columns]
+    return [msgspec.json.format(row, indent=0).decode() for row in rows]
 
 
-def _json_cells(cells: pa.Array) -> list[str]:
-    """Return the cells of a column as JSON; a number that is not finite is null."""
-    if pa.types.is_floating(cells.type) and len(cells):
-        numbers = cells.to_numpy(zero_copy_only=False).tolist()
-        return msgspec.json.encode(numbers).decode()[1:-1].split(",")
-    return [json.dumps(cell, ensure_ascii=False, default=str) for cell in cells.to_pylist()]
+def _in_text(value: Any) -> str:
+    """Return a value that JSON does not have; times of pandas as msgspec writes those of Python."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _csv_bytes(batch: pa.RecordBatch, style: CsvStyle, *, header: bool) -> bytes:
