@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.bases.classifier import dense_rows
+from pril.bases.classifier import dense_rows, rows_to_rate
 from pril.bases.intervals import Intervals
 from pril.bases.parts import (
     Parts,
@@ -845,22 +845,22 @@ def infer(
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
-            _, known = learner.covariance_, learner.maximum_  # the first says why there is none
+            _ = learner.covariance_  # says why there is none
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
-        inner, kept = known["covariance"], "sampling" if known["sampled"] else "counts"
+        kept = "sampling" if learner.maximum_["sampled"] else "counts"
         if weights not in (kept, None):
             raise InputError(
                 f"the model keeps errors for weights={kept!r}: for others, pass X and y"
             )
-        return _inference(parts, inner, known, level, per, kept == "sampling")
+        return _inference(parts, learner.maximum_["covariance"], level, per)
     fitted, again = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
     errors = Errors(fitted.fit)
     if not errors.is_dense:
         raise InputError(f"{fitted.fit.problem.d:,} features are too many for a covariance")
     inner = errors.covariance(fitted.squares(fitted.fit.problem, fitted.fit.maximum.x))
     _check_same(learner, again, errors, inner)
-    return _inference(parts, inner, again.maximum_, level, per, fitted.is_sampled, fitted)
+    return _inference(parts._replace(learner=again), inner, level, per, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -987,14 +987,6 @@ def _robust_ratio(less: _Fitted, more: _Fitted, within: Array) -> Test:
     )
 
 
-def _at_zero(covariance: Array, means: Array) -> Array:
-    """Return the covariance with thresholds at zero, given that with thresholds at the means."""
-    move, d = np.eye(len(covariance)), len(means)
-    move[d:, :d] = np.outer(np.diagonal(covariance)[d:] > 0.0, means)
-    every = csr_array(move)
-    return every @ covariance @ every.T
-
-
 def _fit_again(
     learner: OrderedLogit,
     features: FeaturesLike,
@@ -1004,8 +996,11 @@ def _fit_again(
     groups: LabelsLike | None,
 ) -> tuple[_Fitted, OrderedLogit]:
     """Return the maximum for rows, which a model does not keep, and a model that has it."""
+    rows_to_rate(learner, features)  # refuses other features
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
+    if hasattr(learner, "feature_names_in_"):
+        again.feature_names_in_ = learner.feature_names_in_
     learning.keep_parameters(again)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
@@ -1028,12 +1023,13 @@ def _check_same(
     learner: OrderedLogit, again: OrderedLogit, errors: Errors, covariance: Array
 ) -> None:
     """Refuse a model that is not at the maximum of these rows, where another is."""
-    here = np.concatenate([learner.coef_, learner.thresholds_])
-    there = np.concatenate([again.coef_, again.thresholds_])
     if errors.separation.features.size:
         return  # there is no maximum
-    error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
-    far = np.abs(here - there) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
+    here, there = (np.concatenate([each.coef_, each.thresholds_]) for each in (learner, again))
+    apart, means = here - there, _means(again)
+    apart[len(means) :] -= means @ apart[: len(means)]  # the errors are those at the means
+    error = np.sqrt(np.diagonal(covariance))
+    far = np.abs(apart) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
     if far.any():
         j = int(np.argmax(far))
         raise InputError(
@@ -1043,18 +1039,14 @@ def _check_same(
 
 
 def _inference(
-    parts: Parts,
-    inner: Array,
-    known: dict[str, Any],
-    level: float,
-    per: str,
-    is_sampled: bool,
-    fitted: _Fitted | None = None,
+    parts: Parts, inner: Array, level: float, per: str, fitted: _Fitted | None = None
 ) -> Inference:
     """Return the result, given the covariance of the learner's own numbers."""
-    learner = parts.learner
-    kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    learner, maximum = parts.learner, parts.learner.maximum_
+    is_sampled = maximum["sampled"] if fitted is None else fitted.is_sampled
+    is_robust = is_sampled if fitted is None else fitted.is_robust
+    kinds = Kinds(maximum["ends"], len(learner.order_))
+    if not maximum["has_prior"] and SeenClasses.of(kinds, maximum["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
@@ -1071,11 +1063,11 @@ def _inference(
     whole[d:, :d] += _means(learner)  # thresholds are at the means from here on
     every = csr_array(whole)
     covariance = every @ inner @ every.T
-    has_none, unknown = _not_identified(learner, known, whole, inner)
+    has_none, unknown = _not_identified(learner, whole, inner)
     estimate[has_none] = 0.0
     covariance[unknown] = covariance[:, unknown] = np.nan
-    weight = known["weight"] / known["rows"] if is_sampled else 1.0
-    null = _loglik_of_classes(learner, known) if fitted is None else fitted.loglik_null
+    weight = maximum["weight"] / maximum["rows"] if is_sampled else 1.0
+    null = _loglik_of_classes(learner) if fitted is None else fitted.loglik_null
     std_error = np.sqrt(np.diagonal(covariance))
     half = _quantile(level) * std_error
     return Inference(
@@ -1086,34 +1078,32 @@ def _inference(
         upper=estimate + half,
         covariance=covariance,
         level=level,
-        errors=_source(learner, known, is_sampled, fitted),
-        loglik=known["loglik"] / weight,
+        errors=_source(learner, is_sampled, fitted),
+        loglik=maximum["loglik"] / weight,
         loglik_null=None if null is None else null / weight,
-        n=known["rows"] if is_sampled else known["weight"],
-        n_parameters=known["parameters"],
+        n=maximum["rows"] if is_sampled else maximum["weight"],
+        n_parameters=maximum["parameters"],
         unit="standard deviation" if per == "sd" else "unit",
         reference=reference_of_words(parts),
-        remarks=_remarks(parts, known, has_none, unknown),
-        is_robust=is_sampled if fitted is None else fitted.is_robust,
+        remarks=_remarks(parts, has_none, unknown),
+        is_robust=is_robust,
         parts=parts,
         shown=own,
         inner=inner,
-        rows_counted=_counted(known, is_sampled),
+        rows_counted=_counted(learner, is_sampled),
         fitted=fitted,
     )
 
 
-def _not_identified(
-    learner: OrderedLogit, known: dict[str, Any], whole: Array, inner: Array
-) -> tuple[Array, Array]:
+def _not_identified(learner: OrderedLogit, whole: Array, inner: Array) -> tuple[Array, Array]:
     """Return which terms have no weight, and which have no error, as rows do not determine them.
 
-    `whole` has what each term is made of. Of features that determine each other, the last ones have
-    no weight, so that terms with only the others are known.
+    `whole` has what each term is made of. Where features determine each other, the last ones have
+    no weight, so that terms with only the others are determined.
     """
-    d, offset = len(learner.coef_), learner.settings().offset
+    d, offset, maximum = len(learner.coef_), learner.settings().offset, learner.maximum_
     has_none = np.zeros(len(whole), dtype=bool)
-    for j, alias in zip(known["unused"], known["aliases"], strict=True):
+    for j, alias in zip(maximum["unused"], maximum["aliases"], strict=True):
         if j == offset:
             continue
         free = -alias  # what can be added to the weights
@@ -1121,7 +1111,7 @@ def _not_identified(
         along = np.abs(whole[:d, :d] @ free) > DETERMINED * (np.abs(whole[:d, :d]) @ np.abs(free))
         has_none[:d] |= (whole[:d, j] != 0.0) & along
         has_none[j] |= not alias.any() and not whole[j].any()  # the only word of a column
-    unbounded = known["unbounded"].T
+    unbounded = maximum["unbounded"].T
     moved = np.abs(whole @ unbounded)
     moves = moved > DETERMINED * (np.abs(whole) @ np.abs(unbounded))
     moves[d:] &= moved[d:] > MOVED
@@ -1130,76 +1120,76 @@ def _not_identified(
     return has_none, unknown
 
 
-def _remarks(parts: Parts, known: dict[str, Any], has_none: Array, unknown: Array) -> list[str]:
+def _remarks(parts: Parts, has_none: Array, unknown: Array) -> list[str]:
     """Return what rows do not determine."""
-    learner, growing, found = parts.learner, known["growing"], []
+    learner, maximum, remarks = parts.learner, parts.learner.maximum_, []
+    growing = maximum["growing"]
     if not unknown[growing].all():  # words that are relative to another do not grow, but this does
         growing = np.flatnonzero((unknown & ~has_none)[: len(learner.coef_)])
-    if not (known["converged"] or len(growing)):
-        found.append(
+    if not (maximum["converged"] or len(growing)):
+        remarks.append(
             f"not the maximum: fit ended after max_iter={learner.max_iter} steps, so that errors "
             "and tests are not valid"
         )
     if len(growing):
-        found.append(
-            "no maximum: " + separated(parts.names, growing, learner.order_, known["separated"])
+        remarks.append(
+            "no maximum: " + separated(parts.names, growing, learner.order_, maximum["separated"])
         )
     if has_none.any():
         names = [parts.names[j] for j in np.flatnonzero(has_none)]
-        found.append(
+        remarks.append(
             f"not identified: {', '.join(names)} (constant, or determined by others): weight 0, no "
             "error"
         )
-    kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
-    is_empty = without_rows(kinds, known["by_kind"])
-    place = SeenClasses.of(kinds, known["by_kind"]).place
-    has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
-    if known["mechanism"] == "random":
+    kinds, theta = Kinds(maximum["ends"], len(learner.order_)), learner.thresholds_
+    is_empty = without_rows(kinds, maximum["by_kind"])
+    place = SeenClasses.of(kinds, maximum["by_kind"]).place
+    has_no_room = np.concatenate([[False], vanished(theta, maximum["rows"]), [False]])
+    if maximum["mechanism"] == "random":
         has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)
     for said, some in (
         ("classes without rows", is_empty),
         ("classes that no row is likely to have", has_no_room & ~is_empty),
     ):
         if some.any():
-            found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
+            remarks.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
     apart = place[1:-1] < 0
-    if apart.any() and known["mechanism"] == "random":
+    if apart.any() and maximum["mechanism"] == "random":
         classes = ", ".join(map(str, learner.order_[:-1][apart]))
-        who = "only a prior says" if known["has_prior"] else "labels do not say"
-        found.append(f"{who} where the thresholds are above {classes}")
-    return found
+        who = "only a prior says" if maximum["has_prior"] else "labels do not say"
+        remarks.append(f"{who} where the thresholds are above {classes}")
+    return remarks
 
 
-def _source(
-    learner: OrderedLogit, known: dict[str, Any], is_sampled: bool, fitted: _Fitted | None
-) -> str:
+def _source(learner: OrderedLogit, is_sampled: bool, fitted: _Fitted | None) -> str:
     """Say where errors are from."""
+    maximum = learner.maximum_
     if is_sampled or (fitted is not None and fitted.is_robust):
         groups = fitted is not None and fitted.groups is not None
-        n = known["rows"] if fitted is None else fitted.n_groups
+        n = maximum["rows"] if fitted is None else fitted.n_groups
         source = f"{n:,} {'groups of rows' if groups else 'rows'} (sandwich)"
         return source + (", weights are those of a sample" if is_sampled else "")
-    if not known["has_prior"]:
+    if not maximum["has_prior"]:
         return "the curvature of the likelihood"
-    if learner.coarsening == "random" or not any(low < high for low, high in known["ends"]):
+    if learner.coarsening == "random" or not any(low < high for low, high in maximum["ends"]):
         return "the curvature of the likelihood and the penalty"
-    learned = ", the mechanism of ranges included" if len(known["phi"]) else ""
+    learned = ", the mechanism of ranges included" if len(maximum["phi"]) else ""
     return f"the curvature of the likelihood and its priors{learned}"
 
 
-def _counted(known: dict[str, Any], is_sampled: bool) -> str:
+def _counted(learner: OrderedLogit, is_sampled: bool) -> str:
     """Say how many rows there are."""
-    rows, weight = known["rows"], known["weight"]
+    rows, weight = learner.maximum_["rows"], learner.maximum_["weight"]
     if is_sampled:
         return f"{rows:,} rows with sampling weights"
     counted = f", counted by the weights of {rows:,}" if weight != rows else ""
     return f"{weight:,.{0 if weight == round(weight) else 2}f} rows{counted}"
 
 
-def _loglik_of_classes(learner: OrderedLogit, known: dict[str, Any]) -> float | None:
+def _loglik_of_classes(learner: OrderedLogit) -> float | None:
     """Return the log-likelihood without features; None of ranges, and with an offset."""
-    low, high = known["ends"].T
-    rows = known["by_kind"]
+    low, high = learner.maximum_["ends"].T
+    rows = learner.maximum_["by_kind"]
     if (low < high)[rows > 0.0].any() or learner.offset is not None:
         return None
     return float(xlogy(rows, rows / rows.sum()).sum())
