@@ -9,6 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array, eye_array, issparse
 from scipy.special import chdtrc, expit, logit, ndtr, ndtri, xlogy
 from sklearn.base import clone
@@ -574,11 +575,10 @@ class Inference(Intervals):
         own = cells.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
-        tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
+        tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(varies | ~is_bounded)}
         for k, j in enumerate(free):
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
-        tests = {name: tests[name] for name in names if name in tests}
         every = cells.reshape(n_cuts * width, -1).T
         return ProportionalOdds(_score_test(*general, shared, every), tests)
 
@@ -685,7 +685,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
                 np.add.at(added, (place[terms.rows], cut), own * (weight * by)[:, np.newaxis])
         below, above, density, _ = problem.link.sides(cuts[:, np.newaxis] - scores)
         for (low, high), chance in zip(ends + [0, 1], chances, strict=True):
-            P = np.where(below[low] > 0.5, above[low] - above[high], below[high] - below[low])
+            P = between_cuts(below[[low, high]], above[[low, high]])[0]
             each = chance * block.weight / np.maximum(P, TINY)
             slopes = [(low, -density[low]), (high, density[high])]
             for (one, by), (other, more) in product(slopes, slopes):
@@ -709,20 +709,14 @@ def _score_test(
     are the directions that each has. With `squares` of what groups add, it is robust.
     """
     curve = large.T @ information @ large
-    size = np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
-    large = large / size
-    inside, curve = information @ small, large.T @ information @ large
+    large = large / np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
+    inside = information @ small
     # What is left of derivatives when the numbers of the small model follow.
     follow = large - small @ (_inverse(small.T @ inside)[0] @ (inside.T @ large))
-    left = follow.T @ information @ follow
-    values, vectors = np.linalg.eigh(left)
-    vectors = vectors[:, values > SINGULAR]
-    slope = (follow @ vectors).T @ gradient
-    if squares is None:
-        middle = vectors.T @ left @ vectors
-    else:
-        middle = (follow @ vectors).T @ squares @ (follow @ vectors)
-    inverse, rank = _inverse(middle)
+    values, vectors = np.linalg.eigh(follow.T @ information @ follow)
+    follow = follow @ vectors[:, values > SINGULAR]
+    slope = follow.T @ gradient
+    inverse, rank = _inverse(follow.T @ (information if squares is None else squares) @ follow)
     # Fewer groups than numbers say nothing.
     return Test.of(float(slope @ inverse @ slope), len(slope) if rank == len(slope) else 0)
 
@@ -731,9 +725,9 @@ def _inverse(matrix: Array) -> tuple[Array, int]:
     """Return the inverse of a matrix of squares, of as much as is not zero, and its rank."""
     size = np.sqrt(np.maximum(np.diagonal(matrix), TINY))
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
-    known = values > SINGULAR
-    root = vectors[:, known] / np.sqrt(values[known]) / size[:, np.newaxis]
-    return root @ root.T, int(known.sum())
+    used = values > SINGULAR
+    root = vectors[:, used] / np.sqrt(values[used]) / size[:, np.newaxis]
+    return root @ root.T, int(used.sum())
 
 
 # --- Functions -----------------------------------------------------------------------------------
@@ -952,12 +946,10 @@ def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
         Z = np.hstack([view.dense() for view in views])
         products += (Z * blocks[0].weight[:, np.newaxis]).T @ Z
     by = np.linalg.lstsq(products[:d, :d], products[:d, d:], rcond=REDUNDANT**2)[0]
-    own = np.diagonal(products)[d:]
-    left = (
-        own - 2.0 * (by * products[:d, d:]).sum(axis=0) + (by * (products[:d, :d] @ by)).sum(axis=0)
-    )
-    if (left > REDUNDANT * own).any():
-        name = small.feature_names[int(np.argmax(left / np.maximum(own, TINY)))]
+    apart = np.vstack([-by, np.eye(len(by.T))])
+    left, size = np.diagonal(apart.T @ products @ apart), np.diagonal(products)[d:]
+    if (left > REDUNDANT * size).any():
+        name = small.feature_names[int(np.argmax(left / np.maximum(size, TINY)))]
         raise InputError(
             f"large must include small, but the feature {shown(name)} of small is not a sum of "
             "features of large"
@@ -969,13 +961,11 @@ def _robust_ratio(less: _Fitted, more: _Fitted, within: Array) -> Test:
     """Test what the larger model has beyond the smaller one, at the maximum of that."""
     problem = replace(more.fit.problem, mechanism=less.fit.problem.mechanism)
     x, d = less.fit.maximum.x, less.fit.problem.d
-    place = np.concatenate([within @ x[:d], x[d:]])
+    both = block_diag(within, np.eye(len(x) - d))
+    place = both @ x
     here, free = problem.look_at(place), free_numbers(problem, place)
     if here is None:
         raise InputError("the likelihood of large has no value at the maximum of small")
-    both = np.zeros((len(place), len(x)))
-    both[: len(within), :d] = within
-    both[len(within) :, d:] = np.eye(len(x) - d)
     small = in_free_numbers(free, both @ free_numbers(less.fit.problem, x))
     squares = more.squares(problem, place)
     return _score_test(
