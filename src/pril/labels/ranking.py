@@ -588,11 +588,10 @@ def _is_contiguous(classes: Array) -> bool:
 def _check_ranks(
     ranks: Ranks, labels: Labels, classes: Array, *, name: str, allow_unknown: bool
 ) -> None:
-    unknown = (ranks == UNKNOWN).any(axis=1) if len(ranks) and ranks.min() == UNKNOWN else None
-    backwards = ranks[:, 0] > ranks[:, 1]
-    if unknown is not None:
-        backwards &= ~unknown
-    wrong = backwards if unknown is None or allow_unknown else backwards | unknown
+    lowest, highest = ranks.T
+    unknown = np.minimum(lowest, highest) == UNKNOWN
+    backwards = (lowest > highest) & ~unknown
+    wrong = backwards if allow_unknown else backwards | unknown
     if not wrong.any():
         return
     t = int(np.argmax(wrong))
