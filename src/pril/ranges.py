@@ -415,9 +415,8 @@ class Calibration(NamedTuple):
         """Use the rows that the guarantee is about; `code` is the group of each by a column."""
         used = calibrates(intervals, ranges.guarantee)
         distance = calibration_scores(scores, cut, intervals, ranges.guarantee)
-        depth = np.full(len(scores), np.inf)
-        for threshold in cut[1:-1]:
-            depth = np.minimum(depth, np.abs(scores[:, 0] - threshold))
+        own = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
+        depth = np.minimum(scores[:, 0] - cut[own], cut[own + 1] - scores[:, 0])
         depths = depth[used], depth[ranking.is_labelled(intervals) & ~used]
         if ranges.by == CLASS:
             lo, hi = intervals[used].T

@@ -424,11 +424,7 @@ class ReliabilityDisplay(drawing.Display):
         """
         curves = metrics.reliability_curves(y, y_proba, classes, sample_weight, fewer_bins=True)
         error = metrics.calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
-        order = (
-            ranking.order_classes(ranking.read(y))
-            if classes is None
-            else ranking.check_classes(classes)
-        )
+        order = ranking.find_classes(ranking.read(y), classes)
         return cls(curves, classes=order, error=error).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
