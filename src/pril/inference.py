@@ -342,17 +342,17 @@ class Inference(Intervals):
     def notes(self) -> list[str]:
         """What is to be said of the table, a sentence each."""
         name = "log pseudo-likelihood" if self.is_robust else "log-likelihood"
-        found = [
+        facts = [
             self.rows_counted,
             f"{name} {self.loglik:.6g}",
             f"{self.n_parameters} parameters",
         ]
         if self.aic is not None and self.bic is not None:
-            found += [f"AIC {self.aic:.6g}", f"BIC {self.bic:.6g}"]
+            facts += [f"AIC {self.aic:.6g}", f"BIC {self.bic:.6g}"]
         if self.mcfadden is not None:
-            found.append(f"McFadden's R2 {self.mcfadden:.4f}")
+            facts.append(f"McFadden's R2 {self.mcfadden:.4f}")
         learner = self.parts.learner
-        notes = [", ".join(found), f"{self.level:.3g} intervals; errors from {self.errors}"]
+        notes = [", ".join(facts), f"{self.level:.3g} intervals; errors from {self.errors}"]
         notes.append(f"weights are per {self.unit}, on the scale of {SCALES[learner.link]}")
         if self.reference:
             notes.append(f"words are relative to {self.reference}")
@@ -445,8 +445,8 @@ class Inference(Intervals):
         n, name = len(features), "row"
         groups, place = list(range(n)), np.arange(n)
         if by is not None:
-            found, place = read_groups(by, n, name="by")
-            groups, name = found.tolist(), "group"
+            named, place = read_groups(by, n, name="by")
+            groups, name = named.tolist(), "group"
         weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
         whole = np.bincount(place, weight, len(groups))
         if not whole.all():
@@ -644,7 +644,7 @@ def _means(learner: OrderedLogit) -> Array:
 
 
 def _about_ranges(learner: OrderedLogit) -> str:
-    """Say how ranges arose, and of what the log-likelihood is."""
+    """Say how ranges arose, and what the log-likelihood is of."""
     if len(learner.maximum_["target"]):
         return (
             "given with chances that were learned for each class: the log-likelihood has the "
@@ -1177,7 +1177,7 @@ def _counted(learner: OrderedLogit, is_sampled: bool) -> str:
 
 
 def _loglik_of_classes(learner: OrderedLogit) -> float | None:
-    """Return the log-likelihood without features; None of ranges, and with an offset."""
+    """Return the log-likelihood without features; None with ranges or an offset."""
     low, high = learner.maximum_["ends"].T
     rows = learner.maximum_["by_kind"]
     if (low < high)[rows > 0.0].any() or learner.offset is not None:

@@ -193,7 +193,7 @@ class Scale:
         return self._read(P) @ self._centres()
 
     def _read(self, P: ArrayLike) -> Array:
-        """Return probabilities as floats; refuse what is none."""
+        """Return probabilities as floats; refuse what are none."""
         return np.maximum(read_probabilities(P, "P", self.n_classes), 0.0, dtype=np.float64)
 
     def _knots(self, below: Array) -> Array:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CoarseningDisplay", "ForestDisplay", "ValidationLossDisplay"]
 
-MOST_RANGES = 40  # of more, the most common are drawn
+MOST_RANGES = 40  # that are drawn: the most common ones
 MOST_DIGITS = 6  # after the point; smaller numbers are written as 1.23e-07
 NAMES = {  # of a kind of numbers, and of its axis
     "weight": ("Weights", "weight per {} (above 0: higher classes)"),
@@ -342,7 +342,7 @@ class ForestDisplay(drawing.Display):
         return self
 
     def _write_numbers(self, rows: pd.DataFrame) -> None:
-        """Write each estimate with its interval at the right; of one that is known, its name."""
+        """Write each estimate with its interval at the right, or say why it has none."""
         texts = [
             _with_interval(row.estimate, row.lower, row.upper)
             if row.lower < row.upper
