@@ -230,11 +230,9 @@ class Report:
     @cached_property
     def constant_losses(self) -> list[Array]:
         """The losses of two constants: that with the most hits, and that with the least loss."""
-        n = len(self.loss)
-        return [
-            ranking.interval_loss(self.rows.intervals, np.full(n, constant.rank))
-            for constant in self.evaluation.best_constants()
-        ]
+        hits, loss = self.evaluation.of_constants()
+        ranks = (np.full(len(self.loss), rank) for rank in (hits.argmax(), loss.argmin()))
+        return [ranking.interval_loss(self.rows.intervals, rank) for rank in ranks]
 
     @cached_property
     def cut(self) -> Array | None:
