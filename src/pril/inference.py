@@ -18,12 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.classifier import dense_rows, rows_to_rate
 from pril.bases.intervals import Intervals
-from pril.bases.parts import (
-    Parts,
-    reference_of_words,
-    scale_of_features,
-    units_of_features,
-)
+from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
@@ -104,12 +99,6 @@ class Test:
     statistic: float
     df: int
     p: float
-
-    @classmethod
-    def of(cls, statistic: float, df: int) -> Test:
-        """Return the test with such a statistic."""
-        p = float(chdtrc(df, statistic)) if df > 0 else np.nan
-        return cls(float(statistic), int(df), p)
 
     def __str__(self) -> str:
         if self.df == 0:
@@ -342,11 +331,7 @@ class Inference(Intervals):
     def notes(self) -> list[str]:
         """What is to be said of the table, a sentence each."""
         name = "log pseudo-likelihood" if self.is_robust else "log-likelihood"
-        facts = [
-            self.rows_counted,
-            f"{name} {self.loglik:.6g}",
-            f"{self.n_parameters} parameters",
-        ]
+        facts = [self.rows_counted, f"{name} {self.loglik:.6g}", f"{self.n_parameters} parameters"]
         if self.aic is not None and self.bic is not None:
             facts += [f"AIC {self.aic:.6g}", f"BIC {self.bic:.6g}"]
         if self.mcfadden is not None:
@@ -575,7 +560,7 @@ class Inference(Intervals):
         own = cells.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
-        tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(varies | ~is_bounded)}
+        tests = {names[j]: _test_of(0.0, 0) for j in np.flatnonzero(varies | ~is_bounded)}
         for k, j in enumerate(free):
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
@@ -700,6 +685,11 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     return by_group.sum(axis=0), information[1:-1, :, 1:-1].reshape(n, n), squares
 
 
+def _test_of(statistic: float, df: int) -> Test:
+    """Return the test with such a statistic."""
+    return Test(float(statistic), df, float(chdtrc(df, statistic)) if df > 0 else np.nan)
+
+
 def _score_test(
     gradient: Array, information: Array, squares: Array | None, small: Array, large: Array
 ) -> Test:
@@ -718,7 +708,7 @@ def _score_test(
     slope = follow.T @ gradient
     inverse, rank = _inverse(follow.T @ (information if squares is None else squares) @ follow)
     # Fewer groups than numbers say nothing.
-    return Test.of(float(slope @ inverse @ slope), len(slope) if rank == len(slope) else 0)
+    return _test_of(float(slope @ inverse @ slope), len(slope) if rank == len(slope) else 0)
 
 
 def _inverse(matrix: Array) -> tuple[Array, int]:
@@ -915,7 +905,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     if less.is_robust:
         return _robust_ratio(less, more, within)
     gain = more.fit.loglik - less.at_maximum_of(other.mechanism).loglik
-    return Test.of(max(2.0 * gain, 0.0), df)
+    return _test_of(max(2.0 * gain, 0.0), df)
 
 
 def _agree(one: object, other: object, *names: str) -> bool:
