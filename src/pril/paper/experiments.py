@@ -273,10 +273,7 @@ def comparison_trials() -> list[Trial]:
 
 
 def figure2(
-    settings: Settings,
-    data_sets: tuple[str, ...] = DATA_SETS,
-    *,
-    advance: Advance = None,
+    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Advance = None
 ) -> list[Curve]:
     """Run Figure 2: average interval loss against rounds, for each share of interval labels.
 
@@ -309,10 +306,7 @@ def figure2(
 
 
 def figure3(
-    settings: Settings,
-    data_sets: tuple[str, ...] = DATA_SETS,
-    *,
-    advance: Advance = None,
+    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Advance = None
 ) -> list[Curve]:
     """Run Figure 3: average absolute error on exact labels, PRIL against the baselines.
 
