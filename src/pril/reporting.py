@@ -189,11 +189,6 @@ class Report:
         self.n_rows += len(loss)
         self.blocks.append(block.take(ranking.is_labelled(block.intervals)))
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns of the worst rows."""
-        return list(dict.fromkeys(name for row in self.worst for name in row.cells))
-
     def write(
         self,
         path: str | PathLike[str],
@@ -452,7 +447,8 @@ def _coverage(report: Report) -> dict[str, Any] | None:
 
 
 def _worst_rows(report: Report) -> dict[str, Any]:
-    names, left_out = report.columns[:N_CELLS], report.columns[N_CELLS:]
+    every = list(dict.fromkeys(name for row in report.worst for name in row.cells))
+    names, left_out = every[:N_CELLS], every[N_CELLS:]
     rows = [
         [*row.texts, *(_short(row.cells.get(name), LONGEST_CELL) for name in names)]
         for row in report.worst

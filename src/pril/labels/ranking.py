@@ -67,9 +67,7 @@ class Labels(NamedTuple):
             return np.sort(self.vocabulary[codes[codes >= 0]])
         if self.values.dtype.kind == "f":
             return np.unique(self.values[np.isfinite(self.values)])
-        low, high = (
-            (int(self.values.min()), int(self.values.max())) if self.values.size else (0, -1)
-        )
+        low, high = int(self.values.min(initial=0)), int(self.values.max(initial=0))
         if high - low < self.values.size:
             return np.flatnonzero(np.bincount(self.values.ravel() - low)) + low
         return np.unique(self.values)
