@@ -26,7 +26,7 @@ from pril import (
     evaluate,
 )
 from pril.learners.boosting import compiled, forest_engine, shapley, starts
-from pril.plotting import ContributionsDisplay, ValidationLossDisplay
+from pril.plotting import ContributionsDisplay, ValidationLossDisplay, WeightsDisplay
 
 pytest.importorskip("lightgbm", reason="pip install 'pril[boosting]'")
 
@@ -374,6 +374,8 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="names has 1 names, but there are 4 features"):
         ContributionsDisplay.from_estimator(model, X, names=["size"])
     linear = PRIL(random_state=0).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(ValueError, match="names has 2 names, but there are 1 features"):
+        WeightsDisplay.from_estimator(linear, names=["size", "age"])
     other = MulticlassPerceptron(random_state=0).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(TypeError, match="MulticlassPerceptron does not say what each feature adds"):
         ContributionsDisplay.from_estimator(other, [[0.0]])

@@ -1133,6 +1133,8 @@ def test_a_file_keeps_the_errors_until_more_is_learned(tmp_path, labelled):
         ({"groups": np.zeros(400)}, "at least 2 groups of rows, got 1"),
         ({"groups": [1, 2]}, "groups has 2 values, expected one for each of 400 rows"),
         ({"sample_weight": 1.0 + np.arange(400) % 2}, "not fitted to these rows"),
+        ({"X": table()[0][:, :2]}, "X has 2 features, but OrderedLogit is expecting 3"),
+        ({"X": table(w=np.ones(4))[0]}, "X has 4 features, but OrderedLogit is expecting 3"),
         (
             {
                 "model": OrderedLogit().partial_fit([[0.0]], [1], classes=[1, 2]),
@@ -1148,6 +1150,17 @@ def test_what_infer_refuses(change, message):
     arguments = {"model": fitted(X, y), "X": X, "y": y, **change}
     with pytest.raises(InputError, match=message):
         infer(**arguments)
+
+
+def test_a_streamed_model_and_rows_that_separate_labels():
+    """There is no maximum that it could miss: the result is that of a fit."""
+    X, y = np.arange(10.0)[:, np.newaxis], np.repeat([0, 1], 5)
+    streamed = OrderedLogit(alpha=0.0).partial_fit(X, y, classes=[0, 1])
+    with pytest.warns(ConvergenceWarning, match="no maximum exists"):
+        model = OrderedLogit(alpha=0.0).fit(X, y)
+    result = infer(streamed, X, y)
+    assert result.remarks[0].startswith("no maximum: feature '0' separates rows of label 0, 1")
+    assert str(result) == str(infer(model, X, y))
 
 
 def test_a_covariance_that_is_not_kept_says_why():

@@ -453,6 +453,24 @@ def test_a_bootstrap_that_cannot_be_drawn_is_refused(ax):
         ForestDisplay.from_result(result, term="weights", ax=ax)
     with pytest.raises(ValueError, match="per must be 'unit' or 'sd', got 'SD'"):
         ForestDisplay.from_result(result, per="SD", ax=ax)
+    inference = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y)
+    with pytest.raises(ValueError, match=r"per='sd' is for results of bootstrap"):
+        ForestDisplay.from_result(inference, per="sd", ax=ax)
+    with pytest.raises(ValueError, match="no rows with the term 'weight'"):
+        ForestDisplay.from_result(inference.to_frame().iloc[:0], ax=ax)
+    for table in (pd.DataFrame({"a": [1]}), inference.probabilities(X[:2]).to_frame()):
+        with pytest.raises(TypeError, match=r"result must be what infer.* got DataFrame"):
+            ForestDisplay.from_result(table, ax=ax)
+
+
+def test_some_rows_of_effects_are_drawn(ax):
+    X, y = make_synthetic(60, random_state=0)
+    table = infer(OrderedLogit(alpha=0.0).fit(X, y), X, y).marginal_effects().to_frame()
+    ForestDisplay.from_result(table[table["class"] == 3], ax=ax)
+    assert ax.get_title() == "Marginal effects with intervals"
+    (series,) = ax.containers
+    drawn = series.lines[0].get_xydata()[:, 0]
+    np.testing.assert_array_equal(drawn, table[table["class"] == 3]["estimate"])
 
 
 def test_a_reliability_curve_has_intervals_that_hold_its_points():

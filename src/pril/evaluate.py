@@ -524,30 +524,28 @@ def _terms(
     Features and words that others are relative to are those of a model of all rows. What the model
     lacks of these is NaN.
     """
-    learner = parts.learner
-    features, own = parts.transform(safe_indexing(X, rows)), parts.names
-    names = whole.names
+    learner, own, names = parts.learner, parts.names, whole.names
+    features = parts.transform(safe_indexing(X, rows))
     effects = learner.marginal_effects(features, None if weights is None else weights[rows])
     effects = effects[:, np.searchsorted(learner.classes_, learner.order_)]  # lowest class first
-    numbers, shared = parts.centre_words(np.vstack([learner.coef_, effects.T]))
-    numbers = numbers / units_of_features(parts.steps, len(own))
+    numbers = np.vstack([learner.coef_, effects.T]) / units_of_features(parts.steps, len(own))
     if own != names:
         place = {name: j for j, name in enumerate(names)}
         strange = [name for name in own if name not in place]
         if strange or parts.feature_names is None:
-            found = (
+            difference = (
                 f"the feature {strange[0]!r}, which a model of all rows lacks"
                 if strange
                 else f"{len(own)} features, and a model of all rows has {len(names)}"
             )
             raise InputError(
-                f"it has {found}: take out steps that find other features in each sample"
+                f"it has {difference}: take out steps that find other features in each sample"
             )
-        known, numbers = numbers, np.full((len(numbers), len(names)), np.nan)
-        numbers[:, [place[name] for name in own]] = known
+        of_sample, numbers = numbers, np.full((len(numbers), len(names)), np.nan)
+        numbers[:, [place[name] for name in own]] = of_sample
     lacks = np.isnan(numbers).astype(np.float64)
-    numbers, more = whole.centre_words(np.where(lacks > 0.0, 0.0, numbers), at="reference")
+    numbers, shared = whole.centre_words(np.where(lacks > 0.0, 0.0, numbers), at="reference")
     unknown, no_reference = whole.centre_words(lacks, at="reference")
     numbers[(lacks > 0.0) | (unknown != lacks)] = np.nan
-    thresholds = learner.thresholds_ - shared[0] - more[0] + np.where(no_reference[0], np.nan, 0.0)
+    thresholds = learner.thresholds_ - shared[0] + np.where(no_reference[0], np.nan, 0.0)
     return np.concatenate([numbers[0], thresholds, numbers[1:].T.ravel()])

@@ -9,20 +9,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array, eye_array, issparse
 from scipy.special import chdtrc, expit, logit, ndtr, ndtri, xlogy
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from pril.bases.classifier import dense_rows
+from pril.bases.classifier import dense_rows, rows_to_rate
 from pril.bases.intervals import Intervals
-from pril.bases.parts import (
-    Parts,
-    reference_of_words,
-    scale_of_features,
-    units_of_features,
-)
+from pril.bases.parts import Parts, reference_of_words, scale_of_features, units_of_features
 from pril.bases.weights import read_weights
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
 from pril.core.coarsening import Kinds
@@ -96,12 +92,6 @@ class Test:
     statistic: float
     df: int
     p: float
-
-    @classmethod
-    def of(cls, statistic: float, df: int) -> Test:
-        """Return the test with such a statistic."""
-        p = float(chdtrc(df, statistic)) if df > 0 else np.nan
-        return cls(float(statistic), int(df), p)
 
     def __str__(self) -> str:
         if self.df == 0:
@@ -334,17 +324,13 @@ class Inference(Intervals):
     def notes(self) -> list[str]:
         """What is to be said of the table, a sentence each."""
         name = "log pseudo-likelihood" if self.is_robust else "log-likelihood"
-        found = [
-            self.rows_counted,
-            f"{name} {self.loglik:.6g}",
-            f"{self.n_parameters} parameters",
-        ]
+        facts = [self.rows_counted, f"{name} {self.loglik:.6g}", f"{self.n_parameters} parameters"]
         if self.aic is not None and self.bic is not None:
-            found += [f"AIC {self.aic:.6g}", f"BIC {self.bic:.6g}"]
+            facts += [f"AIC {self.aic:.6g}", f"BIC {self.bic:.6g}"]
         if self.mcfadden is not None:
-            found.append(f"McFadden's R2 {self.mcfadden:.4f}")
+            facts.append(f"McFadden's R2 {self.mcfadden:.4f}")
         learner = self.parts.learner
-        notes = [", ".join(found), f"{self.level:.3g} intervals; errors from {self.errors}"]
+        notes = [", ".join(facts), f"{self.level:.3g} intervals; errors from {self.errors}"]
         notes.append(f"weights are per {self.unit}, on the scale of {learner.link_function.scale}")
         if self.reference:
             notes.append(f"words are relative to {self.reference}")
@@ -437,8 +423,8 @@ class Inference(Intervals):
         n, name = len(features), "row"
         groups, place = list(range(n)), np.arange(n)
         if by is not None:
-            found, place = read_groups(by, n, name="by")
-            groups, name = found.tolist(), "group"
+            named, place = read_groups(by, n, name="by")
+            groups, name = named.tolist(), "group"
         weight = np.ones(n) if sample_weight is None else read_weights(sample_weight, n)
         whole = np.bincount(place, weight, len(groups))
         if not whole.all():
@@ -567,11 +553,10 @@ class Inference(Intervals):
         own = cells.reshape(n_cuts, width, -1)
         # What the model has: a threshold each, and weights that all share.
         shared = np.vstack([own[:, 0], own[:, 1:].sum(axis=0)]).T
-        tests = {names[j]: Test.of(0.0, 0) for j in np.flatnonzero(~is_bounded)}
+        tests = {names[j]: _test_of(0.0, 0) for j in np.flatnonzero(varies | ~is_bounded)}
         for k, j in enumerate(free):
             apart = np.vstack([shared.T, own[1:, k + 1]]).T
             tests[names[j]] = _score_test(*general, shared, apart)
-        tests = {name: tests[name] for name in names if name in tests}
         every = cells.reshape(n_cuts * width, -1).T
         return ProportionalOdds(_score_test(*general, shared, every), tests)
 
@@ -637,7 +622,7 @@ def _means(learner: OrderedLogit) -> Array:
 
 
 def _about_ranges(learner: OrderedLogit) -> str:
-    """Say how ranges arose, and of what the log-likelihood is."""
+    """Say how ranges arose, and what the log-likelihood is of."""
     if len(learner.maximum_["target"]):
         return (
             "given with chances that were learned for each class: the log-likelihood has the "
@@ -678,7 +663,7 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
                 np.add.at(added, (place[terms.rows], cut), own * (weight * by)[:, np.newaxis])
         below, above, density, _ = problem.link.sides(cuts[:, np.newaxis] - scores)
         for (low, high), chance in zip(ends + [0, 1], chances, strict=True):
-            P = np.where(below[low] > 0.5, above[low] - above[high], below[high] - below[low])
+            P = between_cuts(below[[low, high]], above[[low, high]])[0]
             each = chance * block.weight / np.maximum(P, TINY)
             slopes = [(low, -density[low]), (high, density[high])]
             for (one, by), (other, more) in product(slopes, slopes):
@@ -693,6 +678,11 @@ def _general(fitted: _Fitted, n_cuts: int, free: Array) -> tuple[Array, Array, A
     return by_group.sum(axis=0), information[1:-1, :, 1:-1].reshape(n, n), squares
 
 
+def _test_of(statistic: float, df: int) -> Test:
+    """Return the test with such a statistic."""
+    return Test(float(statistic), df, float(chdtrc(df, statistic)) if df > 0 else np.nan)
+
+
 def _score_test(
     gradient: Array, information: Array, squares: Array | None, small: Array, large: Array
 ) -> Test:
@@ -702,31 +692,25 @@ def _score_test(
     are the directions that each has. With `squares` of what groups add, it is robust.
     """
     curve = large.T @ information @ large
-    size = np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
-    large = large / size
-    inside, curve = information @ small, large.T @ information @ large
+    large = large / np.sqrt(np.maximum(np.abs(np.diagonal(curve)), TINY))
+    inside = information @ small
     # What is left of derivatives when the numbers of the small model follow.
     follow = large - small @ (_inverse(small.T @ inside)[0] @ (inside.T @ large))
-    left = follow.T @ information @ follow
-    values, vectors = np.linalg.eigh(left)
-    vectors = vectors[:, values > SINGULAR]
-    slope = (follow @ vectors).T @ gradient
-    if squares is None:
-        middle = vectors.T @ left @ vectors
-    else:
-        middle = (follow @ vectors).T @ squares @ (follow @ vectors)
-    inverse, rank = _inverse(middle)
+    values, vectors = np.linalg.eigh(follow.T @ information @ follow)
+    follow = follow @ vectors[:, values > SINGULAR]
+    slope = follow.T @ gradient
+    inverse, rank = _inverse(follow.T @ (information if squares is None else squares) @ follow)
     # Fewer groups than numbers say nothing.
-    return Test.of(float(slope @ inverse @ slope), len(slope) if rank == len(slope) else 0)
+    return _test_of(float(slope @ inverse @ slope), len(slope) if rank == len(slope) else 0)
 
 
 def _inverse(matrix: Array) -> tuple[Array, int]:
     """Return the inverse of a matrix of squares, of as much as is not zero, and its rank."""
     size = np.sqrt(np.maximum(np.diagonal(matrix), TINY))
     values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
-    known = values > SINGULAR
-    root = vectors[:, known] / np.sqrt(values[known]) / size[:, np.newaxis]
-    return root @ root.T, int(known.sum())
+    used = values > SINGULAR
+    root = vectors[:, used] / np.sqrt(values[used]) / size[:, np.newaxis]
+    return root @ root.T, int(used.sum())
 
 
 # --- Functions -----------------------------------------------------------------------------------
@@ -838,22 +822,22 @@ def infer(
         if sample_weight is not None or groups is not None:
             raise InputError("sample_weight and groups need the rows: pass X and y too")
         try:
-            _, known = learner.covariance_, learner.maximum_  # the first says why there is none
+            _ = learner.covariance_  # says why there is none
         except AttributeError as error:
             raise InputError(f"{error}: pass X and y, the rows to learn from") from None
-        inner, kept = known["covariance"], "sampling" if known["sampled"] else "counts"
+        kept = "sampling" if learner.maximum_["sampled"] else "counts"
         if weights not in (kept, None):
             raise InputError(
                 f"the model keeps errors for weights={kept!r}: for others, pass X and y"
             )
-        return _inference(parts, inner, known, level, per, kept == "sampling")
+        return _inference(parts, learner.maximum_["covariance"], level, per)
     fitted, again = _fit_again(learner, parts.transform(X), y, sample_weight, weights, groups)
     errors = Errors(fitted.fit)
     if not errors.is_dense:
         raise InputError(f"{fitted.fit.problem.d:,} features are too many for a covariance")
     inner = errors.covariance(fitted.squares(fitted.fit.problem, fitted.fit.maximum.x))
     _check_same(learner, again, errors, inner)
-    return _inference(parts, inner, again.maximum_, level, per, fitted.is_sampled, fitted)
+    return _inference(parts._replace(learner=again), inner, level, per, fitted)
 
 
 def likelihood_ratio(small: Inference, large: Inference) -> Test:
@@ -914,7 +898,7 @@ def likelihood_ratio(small: Inference, large: Inference) -> Test:
     if less.is_robust:
         return _robust_ratio(less, more, within)
     gain = more.fit.loglik - less.at_maximum_of(other.mechanism).loglik
-    return Test.of(max(2.0 * gain, 0.0), df)
+    return _test_of(max(2.0 * gain, 0.0), df)
 
 
 def _agree(one: object, other: object, *names: str) -> bool:
@@ -945,12 +929,10 @@ def _within(less: _Fitted, more: _Fitted, small: Inference) -> Array:
         Z = np.hstack([view.dense() for view in views])
         products += (Z * blocks[0].weight[:, np.newaxis]).T @ Z
     by = np.linalg.lstsq(products[:d, :d], products[:d, d:], rcond=REDUNDANT**2)[0]
-    own = np.diagonal(products)[d:]
-    left = (
-        own - 2.0 * (by * products[:d, d:]).sum(axis=0) + (by * (products[:d, :d] @ by)).sum(axis=0)
-    )
-    if (left > REDUNDANT * own).any():
-        name = small.feature_names[int(np.argmax(left / np.maximum(own, TINY)))]
+    apart = np.vstack([-by, np.eye(len(by.T))])
+    left, size = np.diagonal(apart.T @ products @ apart), np.diagonal(products)[d:]
+    if (left > REDUNDANT * size).any():
+        name = small.feature_names[int(np.argmax(left / np.maximum(size, TINY)))]
         raise InputError(
             f"large must include small, but the feature {shown(name)} of small is not a sum of "
             "features of large"
@@ -962,13 +944,11 @@ def _robust_ratio(less: _Fitted, more: _Fitted, within: Array) -> Test:
     """Test what the larger model has beyond the smaller one, at the maximum of that."""
     problem = replace(more.fit.problem, mechanism=less.fit.problem.mechanism)
     x, d = less.fit.maximum.x, less.fit.problem.d
-    place = np.concatenate([within @ x[:d], x[d:]])
+    both = block_diag(within, np.eye(len(x) - d))
+    place = both @ x
     here, free = problem.look_at(place), free_numbers(problem, place)
     if here is None:
         raise InputError("the likelihood of large has no value at the maximum of small")
-    both = np.zeros((len(place), len(x)))
-    both[: len(within), :d] = within
-    both[len(within) :, d:] = np.eye(len(x) - d)
     small = in_free_numbers(free, both @ free_numbers(less.fit.problem, x))
     squares = more.squares(problem, place)
     return _score_test(
@@ -980,14 +960,6 @@ def _robust_ratio(less: _Fitted, more: _Fitted, within: Array) -> Test:
     )
 
 
-def _at_zero(covariance: Array, means: Array) -> Array:
-    """Return the covariance with thresholds at zero, given that with thresholds at the means."""
-    move, d = np.eye(len(covariance)), len(means)
-    move[d:, :d] = np.outer(np.diagonal(covariance)[d:] > 0.0, means)
-    every = csr_array(move)
-    return every @ covariance @ every.T
-
-
 def _fit_again(
     learner: OrderedLogit,
     features: FeaturesLike,
@@ -997,8 +969,11 @@ def _fit_again(
     groups: LabelsLike | None,
 ) -> tuple[_Fitted, OrderedLogit]:
     """Return the maximum for rows, which a model does not keep, and a model that has it."""
+    rows_to_rate(learner, features)  # refuses other features
     again = clone(learner).set_params(classes=learner.order_)
     batch = learning.prepare(again, features, y, sample_weight=sample_weight, reset=True)
+    if hasattr(learner, "feature_names_in_"):
+        again.feature_names_in_ = learner.feature_names_in_
     learning.keep_parameters(again)
     rows = again.labelled_rows(batch)
     found = fitting.fit(rows, again.settings())
@@ -1021,12 +996,13 @@ def _check_same(
     learner: OrderedLogit, again: OrderedLogit, errors: Errors, covariance: Array
 ) -> None:
     """Refuse a model that is not at the maximum of these rows, where another is."""
-    here = np.concatenate([learner.coef_, learner.thresholds_])
-    there = np.concatenate([again.coef_, again.thresholds_])
     if errors.separation.features.size:
         return  # there is no maximum
-    error = np.sqrt(np.diagonal(_at_zero(covariance, _means(learner))))
-    far = np.abs(here - there) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
+    here, there = (np.concatenate([each.coef_, each.thresholds_]) for each in (learner, again))
+    apart, means = here - there, _means(again)
+    apart[len(means) :] -= means @ apart[: len(means)]  # the errors are those at the means
+    error = np.sqrt(np.diagonal(covariance))
+    far = np.abs(apart) > MAX_ERRORS_AWAY * error + 1e-9 * (1.0 + np.abs(here))
     if far.any():
         j = int(np.argmax(far))
         raise InputError(
@@ -1036,18 +1012,14 @@ def _check_same(
 
 
 def _inference(
-    parts: Parts,
-    inner: Array,
-    known: dict[str, Any],
-    level: float,
-    per: str,
-    is_sampled: bool,
-    fitted: _Fitted | None = None,
+    parts: Parts, inner: Array, level: float, per: str, fitted: _Fitted | None = None
 ) -> Inference:
     """Return the result, given the covariance of the learner's own numbers."""
-    learner = parts.learner
-    kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    learner, maximum = parts.learner, parts.learner.maximum_
+    is_sampled = maximum["sampled"] if fitted is None else fitted.is_sampled
+    is_robust = is_sampled if fitted is None else fitted.is_robust
+    kinds = Kinds(maximum["ends"], len(learner.order_))
+    if not maximum["has_prior"] and SeenClasses.of(kinds, maximum["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
@@ -1064,11 +1036,11 @@ def _inference(
     whole[d:, :d] += _means(learner)  # thresholds are at the means from here on
     every = csr_array(whole)
     covariance = every @ inner @ every.T
-    has_none, unknown = _not_identified(learner, known, whole, inner)
+    has_none, unknown = _not_identified(learner, whole, inner)
     estimate[has_none] = 0.0
     covariance[unknown] = covariance[:, unknown] = np.nan
-    weight = known["weight"] / known["rows"] if is_sampled else 1.0
-    null = _loglik_of_classes(learner, known) if fitted is None else fitted.loglik_null
+    weight = maximum["weight"] / maximum["rows"] if is_sampled else 1.0
+    null = _loglik_of_classes(learner) if fitted is None else fitted.loglik_null
     std_error = np.sqrt(np.diagonal(covariance))
     half = _quantile(level) * std_error
     return Inference(
@@ -1079,34 +1051,32 @@ def _inference(
         upper=estimate + half,
         covariance=covariance,
         level=level,
-        errors=_source(learner, known, is_sampled, fitted),
-        loglik=known["loglik"] / weight,
+        errors=_source(learner, is_sampled, fitted),
+        loglik=maximum["loglik"] / weight,
         loglik_null=None if null is None else null / weight,
-        n=known["rows"] if is_sampled else known["weight"],
-        n_parameters=known["parameters"],
+        n=maximum["rows"] if is_sampled else maximum["weight"],
+        n_parameters=maximum["parameters"],
         unit="standard deviation" if per == "sd" else "unit",
         reference=reference_of_words(parts),
-        remarks=_remarks(parts, known, has_none, unknown),
-        is_robust=is_sampled if fitted is None else fitted.is_robust,
+        remarks=_remarks(parts, has_none, unknown),
+        is_robust=is_robust,
         parts=parts,
         shown=own,
         inner=inner,
-        rows_counted=_counted(known, is_sampled),
+        rows_counted=_counted(learner, is_sampled),
         fitted=fitted,
     )
 
 
-def _not_identified(
-    learner: OrderedLogit, known: dict[str, Any], whole: Array, inner: Array
-) -> tuple[Array, Array]:
+def _not_identified(learner: OrderedLogit, whole: Array, inner: Array) -> tuple[Array, Array]:
     """Return which terms have no weight, and which have no error, as rows do not determine them.
 
-    `whole` has what each term is made of. Of features that determine each other, the last ones have
-    no weight, so that terms with only the others are known.
+    `whole` has what each term is made of. Where features determine each other, the last ones have
+    no weight, so that terms with only the others are determined.
     """
-    d, offset = len(learner.coef_), learner.settings().offset
+    d, offset, maximum = len(learner.coef_), learner.settings().offset, learner.maximum_
     has_none = np.zeros(len(whole), dtype=bool)
-    for j, alias in zip(known["unused"], known["aliases"], strict=True):
+    for j, alias in zip(maximum["unused"], maximum["aliases"], strict=True):
         if j == offset:
             continue
         free = -alias  # what can be added to the weights
@@ -1114,7 +1084,7 @@ def _not_identified(
         along = np.abs(whole[:d, :d] @ free) > DETERMINED * (np.abs(whole[:d, :d]) @ np.abs(free))
         has_none[:d] |= (whole[:d, j] != 0.0) & along
         has_none[j] |= not alias.any() and not whole[j].any()  # the only word of a column
-    unbounded = known["unbounded"].T
+    unbounded = maximum["unbounded"].T
     moved = np.abs(whole @ unbounded)
     moves = moved > DETERMINED * (np.abs(whole) @ np.abs(unbounded))
     moves[d:] &= moved[d:] > MOVED
@@ -1123,76 +1093,76 @@ def _not_identified(
     return has_none, unknown
 
 
-def _remarks(parts: Parts, known: dict[str, Any], has_none: Array, unknown: Array) -> list[str]:
+def _remarks(parts: Parts, has_none: Array, unknown: Array) -> list[str]:
     """Return what rows do not determine."""
-    learner, growing, found = parts.learner, known["growing"], []
+    learner, maximum, remarks = parts.learner, parts.learner.maximum_, []
+    growing = maximum["growing"]
     if not unknown[growing].all():  # words that are relative to another do not grow, but this does
         growing = np.flatnonzero((unknown & ~has_none)[: len(learner.coef_)])
-    if not (known["converged"] or len(growing)):
-        found.append(
+    if not (maximum["converged"] or len(growing)):
+        remarks.append(
             f"not the maximum: fit ended after max_iter={learner.max_iter} steps, so that errors "
             "and tests are not valid"
         )
     if len(growing):
-        found.append(
-            "no maximum: " + separated(parts.names, growing, learner.order_, known["separated"])
+        remarks.append(
+            "no maximum: " + separated(parts.names, growing, learner.order_, maximum["separated"])
         )
     if has_none.any():
         names = [parts.names[j] for j in np.flatnonzero(has_none)]
-        found.append(
+        remarks.append(
             f"not identified: {', '.join(names)} (constant, or determined by others): weight 0, no "
             "error"
         )
-    kinds, theta = Kinds(known["ends"], len(learner.order_)), learner.thresholds_
-    is_empty = without_rows(kinds, known["by_kind"])
-    place = SeenClasses.of(kinds, known["by_kind"]).place
-    has_no_room = np.concatenate([[False], vanished(theta, known["rows"]), [False]])
-    if known["mechanism"] == "random":
+    kinds, theta = Kinds(maximum["ends"], len(learner.order_)), learner.thresholds_
+    is_empty = without_rows(kinds, maximum["by_kind"])
+    place = SeenClasses.of(kinds, maximum["by_kind"]).place
+    has_no_room = np.concatenate([[False], vanished(theta, maximum["rows"]), [False]])
+    if maximum["mechanism"] == "random":
         has_no_room |= (place[1:] == place[:-1]) & (place[1:] >= 0)
     for said, some in (
         ("classes without rows", is_empty),
         ("classes that no row is likely to have", has_no_room & ~is_empty),
     ):
         if some.any():
-            found.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
+            remarks.append(f"{said}: {', '.join(map(str, learner.order_[some]))}")
     apart = place[1:-1] < 0
-    if apart.any() and known["mechanism"] == "random":
+    if apart.any() and maximum["mechanism"] == "random":
         classes = ", ".join(map(str, learner.order_[:-1][apart]))
-        who = "only a prior says" if known["has_prior"] else "labels do not say"
-        found.append(f"{who} where the thresholds are above {classes}")
-    return found
+        who = "only a prior says" if maximum["has_prior"] else "labels do not say"
+        remarks.append(f"{who} where the thresholds are above {classes}")
+    return remarks
 
 
-def _source(
-    learner: OrderedLogit, known: dict[str, Any], is_sampled: bool, fitted: _Fitted | None
-) -> str:
+def _source(learner: OrderedLogit, is_sampled: bool, fitted: _Fitted | None) -> str:
     """Say where errors are from."""
+    maximum = learner.maximum_
     if is_sampled or (fitted is not None and fitted.is_robust):
         groups = fitted is not None and fitted.groups is not None
-        n = known["rows"] if fitted is None else fitted.n_groups
+        n = maximum["rows"] if fitted is None else fitted.n_groups
         source = f"{n:,} {'groups of rows' if groups else 'rows'} (sandwich)"
         return source + (", weights are those of a sample" if is_sampled else "")
-    if not known["has_prior"]:
+    if not maximum["has_prior"]:
         return "the curvature of the likelihood"
-    if learner.coarsening == "random" or not any(low < high for low, high in known["ends"]):
+    if learner.coarsening == "random" or not any(low < high for low, high in maximum["ends"]):
         return "the curvature of the likelihood and the penalty"
-    learned = ", the mechanism of ranges included" if len(known["phi"]) else ""
+    learned = ", the mechanism of ranges included" if len(maximum["phi"]) else ""
     return f"the curvature of the likelihood and its priors{learned}"
 
 
-def _counted(known: dict[str, Any], is_sampled: bool) -> str:
+def _counted(learner: OrderedLogit, is_sampled: bool) -> str:
     """Say how many rows there are."""
-    rows, weight = known["rows"], known["weight"]
+    rows, weight = learner.maximum_["rows"], learner.maximum_["weight"]
     if is_sampled:
         return f"{rows:,} rows with sampling weights"
     counted = f", counted by the weights of {rows:,}" if weight != rows else ""
     return f"{weight:,.{0 if weight == round(weight) else 2}f} rows{counted}"
 
 
-def _loglik_of_classes(learner: OrderedLogit, known: dict[str, Any]) -> float | None:
-    """Return the log-likelihood without features; None of ranges, and with an offset."""
-    low, high = known["ends"].T
-    rows = known["by_kind"]
+def _loglik_of_classes(learner: OrderedLogit) -> float | None:
+    """Return the log-likelihood without features; None with ranges or an offset."""
+    low, high = learner.maximum_["ends"].T
+    rows = learner.maximum_["by_kind"]
     if (low < high)[rows > 0.0].any() or learner.offset is not None:
         return None
     return float(xlogy(rows, rows / rows.sum()).sum())

@@ -536,14 +536,6 @@ def pick_scores(rank: Array, scores: Array) -> Array:
     return scores[:, 0] if scores.shape[1] == 1 else scores[np.arange(len(rank)), rank]
 
 
-class Constant(NamedTuple):
-    """How good it is to predict one rank for every row."""
-
-    rank: int
-    accuracy: float
-    error: float  # mean ranks off
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """How good predictions are: sums over rows that have a label."""
@@ -581,19 +573,14 @@ class Evaluation:
         }
         return Evaluation(**sums)
 
-    def best_constants(self) -> tuple[Constant, Constant]:
-        """Return the rank that is inside most often, and the one with the least loss."""
+    def of_constants(self) -> tuple[Array, Array]:
+        """Return for each rank, if it is predicted for every row, the hits and the loss."""
         size = len(self.highest)
         ends = np.array(self.highest)
         begun = np.cumsum([*self.lowest, *[0] * (size - len(self.lowest))])  # at or below a rank
         ended = np.cumsum(ends) - ends  # below a rank
-        hits = begun - ended
         above = np.cumsum((self.rows - begun)[::-1])[::-1]  # the labels above a rank, how far
-        loss = np.cumsum(ended) + above
-        shares = [(column / self.rows).tolist() for column in (hits, loss)]
-        best = int(np.argmax(hits)), int(np.argmin(loss))
-        first, second = (Constant(rank, *(share[rank] for share in shares)) for rank in best)
-        return first, second
+        return begun - ended, np.cumsum(ended) + above
 
     def to_dict(self, classes: Sequence[object] | Array = ()) -> dict[str, Any]:
         """Return the means, None where there is nothing to average.
@@ -602,12 +589,17 @@ class Evaluation:
         class that is off by the fewest ranks: a model that is no better than these constants has
         learned nothing.
         """
-        best = self.best_constants() if self.rows and len(classes) else None
+        constant = accuracy = nearest = error = None
+        if self.rows and len(classes):
+            hits, loss = self.of_constants()
+            best = int(hits.argmax()), int(loss.argmin())
+            constant, nearest = (ranking.plain(classes[k]) for k in best)
+            accuracy, error = hits.max().item() / self.rows, loss.min().item() / self.rows
         return {
-            "constant": best and ranking.plain(classes[best[0].rank]),
-            "constant_accuracy": best and best[0].accuracy,
-            "nearest_constant": best and ranking.plain(classes[best[1].rank]),
-            "nearest_constant_error": best and best[1].error,
+            "constant": constant,
+            "constant_accuracy": accuracy,
+            "nearest_constant": nearest,
+            "nearest_constant_error": error,
             "rows": self.rows,
             "unlabelled_rows": self.unlabelled,
             "interval_accuracy": self.hits / self.rows if self.rows else None,

@@ -31,7 +31,7 @@ GUARANTEES = ("exact", "contain", "touch")
 # Exact labels count as easier than ranges if there are this many rows of both, if the p-value is
 # smaller, and if the score is farther from all thresholds in a larger share of the pairs.
 MIN_ROWS_TO_COMPARE, MAX_P_EASIER, MIN_SHARE_EASIER = 20, 0.001, 0.55
-CLASS = "class"  # what ranges are by if not by a column
+CLASS = "class"  # the value of `by` that names no column
 
 
 def _known_by_estimator(name: str, doc: str) -> Any:
@@ -242,8 +242,8 @@ class PredictionRanges(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         groups = _groups_in(X, self.by)
         if groups is None:
             return None
-        known = {name: k for k, name in enumerate(self.groups_.tolist())}
-        positions = np.array([known.get(name, -1) for name in groups.names.tolist()])
+        place = {name: k for k, name in enumerate(self.groups_.tolist())}
+        positions = np.array([place.get(name, -1) for name in groups.names.tolist()])
         code: Array = positions[groups.code]
         if (code < 0).any():
             t = int(np.argmax(code < 0))
@@ -415,9 +415,8 @@ class Calibration(NamedTuple):
         """Use the rows that the guarantee is about; `code` is the group of each by a column."""
         used = calibrates(intervals, ranges.guarantee)
         distance = calibration_scores(scores, cut, intervals, ranges.guarantee)
-        depth = np.full(len(scores), np.inf)
-        for threshold in cut[1:-1]:
-            depth = np.minimum(depth, np.abs(scores[:, 0] - threshold))
+        own = np.searchsorted(cut[1:-1], scores[:, 0], side="right")
+        depth = np.minimum(scores[:, 0] - cut[own], cut[own + 1] - scores[:, 0])
         depths = depth[used], depth[ranking.is_labelled(intervals) & ~used]
         if ranges.by == CLASS:
             lo, hi = intervals[used].T
@@ -450,8 +449,7 @@ def calibrated(
     if groups is None:
         margin: Any = _margin(ranges, rows.distance)
         size: Any = len(rows.distance)
-        if hasattr(ranges, "groups_"):  # of an earlier fit
-            del ranges.groups_
+        ranges.__dict__.pop("groups_", None)  # of an earlier fit
     else:
         own = [rows.distance[(rows.first <= k) & (k <= rows.last)] for k in range(len(groups))]
         size = np.array([len(part) for part in own], dtype=np.int64)
@@ -501,11 +499,11 @@ def _check_sizes(ranges: PredictionRanges, groups: Array, sizes: Array) -> None:
     needed = rows_needed(ranges.coverage)
     few = np.flatnonzero(sizes < needed)
     if len(few):
-        found = ", ".join(f"{shown(ranking.plain(groups[k]))} has {sizes[k]}" for k in few)
+        listed = ", ".join(f"{shown(ranking.plain(groups[k]))} has {sizes[k]}" for k in few)
         group = "class" if ranges.by == CLASS else f"value of {ranges.by!r}"
         raise InputError(
             f"by={ranges.by!r} with coverage={float(ranges.coverage)} needs at least {needed} "
-            f"{_kind_of_rows(ranges.guarantee)} for each {group} to calibrate with: {found}; join "
+            f"{_kind_of_rows(ranges.guarantee)} for each {group} to calibrate with: {listed}; join "
             "those with few rows, lower the coverage, or calibrate with more rows"
         )
 

@@ -189,11 +189,6 @@ class Report:
         self.n_rows += len(loss)
         self.blocks.append(block.take(ranking.is_labelled(block.intervals)))
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns of the worst rows."""
-        return list(dict.fromkeys(name for row in self.worst for name in row.cells))
-
     def write(
         self,
         path: str | PathLike[str],
@@ -230,11 +225,9 @@ class Report:
     @cached_property
     def constant_losses(self) -> list[Array]:
         """The losses of two constants: that with the most hits, and that with the least loss."""
-        n = len(self.loss)
-        return [
-            ranking.interval_loss(self.rows.intervals, np.full(n, constant.rank))
-            for constant in self.evaluation.best_constants()
-        ]
+        hits, loss = self.evaluation.of_constants()
+        ranks = (np.full(len(self.loss), rank) for rank in (hits.argmax(), loss.argmin()))
+        return [ranking.interval_loss(self.rows.intervals, rank) for rank in ranks]
 
     @cached_property
     def cut(self) -> Array | None:
@@ -245,7 +238,7 @@ class Report:
     def _beyond(self, block: Outcomes) -> Array:
         if self.cut is None:
             return np.zeros(len(block.rank))
-        lo, hi = block.intervals.T  # of a row without a label any number will do: its loss is 0
+        lo, hi = block.intervals.T  # unlabelled rows have a loss of 0, whatever this is
         beyond: Array = np.maximum(self.cut[lo] - block.score, block.score - self.cut[hi + 1])
         return np.maximum(beyond, 0.0)
 
@@ -347,13 +340,13 @@ def _inference(report: Report) -> dict[str, Any] | None:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = infer(report.model)
+            result = infer(report.model)
     except InputError as error:
         return {"reason": str(error)}
-    head, *rows = found.cells()
-    left_out = max(0, len(found.terms) - len(found.parts.learner.thresholds_) - N_LISTED)
+    head, *rows = result.cells()
+    left_out = max(0, len(result.terms) - len(report.learner.thresholds_) - N_LISTED)
     rows = rows[:N_LISTED] + rows[N_LISTED + left_out :]
-    notes = [*found.notes, *(str(one.message) for one in caught)]
+    notes = [*result.notes, *(str(one.message) for one in caught)]
     return {"head": head, "rows": rows, "notes": notes, "n_left_out": left_out}
 
 
@@ -454,7 +447,8 @@ def _coverage(report: Report) -> dict[str, Any] | None:
 
 
 def _worst_rows(report: Report) -> dict[str, Any]:
-    names, left_out = report.columns[:N_CELLS], report.columns[N_CELLS:]
+    every = list(dict.fromkeys(name for row in report.worst for name in row.cells))
+    names, left_out = every[:N_CELLS], every[N_CELLS:]
     rows = [
         [*row.texts, *(_short(row.cells.get(name), LONGEST_CELL) for name in names)]
         for row in report.worst
@@ -465,14 +459,14 @@ def _worst_rows(report: Report) -> dict[str, Any]:
 def _provenance(report: Report, versions: Mapping[str, str]) -> list[tuple[str, str]]:
     learner = report.learner
     given = learner.get_params(deep=False).items()
-    found = words.coarsening_of(learner)
+    coarsening = words.coarsening_of(learner)
     return [
         ("rows on this page", f"{count(report.n_rows, 'row')} of {report.source}"),
         ("model", model_name(report.model)),
         ("classes", " < ".join(map(str, report.classes))),
         ("parameters", ", ".join(f"{name}={_parameter(value)}" for name, value in given)),
         ("learned", words.learned_so_far(learner)),
-        *([("coarsening", str(found))] if found else []),
+        *([("coarsening", str(coarsening))] if coarsening else []),
         ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
 

@@ -291,7 +291,7 @@ def _checked(weight: Tensor, n: int) -> Tensor:
 def _read(
     scores: Tensor, target: Tensor, thresholds: Tensor | None
 ) -> tuple[int, Tensor, Tensor, Tensor]:
-    """Return the number of classes, the lowest and the highest of each row, and if it has any."""
+    """Return the number of classes, those of each row's range, and which rows have a label."""
     n = len(scores)
     if thresholds is None and scores.ndim != 2:
         raise InputError(f"scores must be logits, or come with thresholds; got {scores.shape}")

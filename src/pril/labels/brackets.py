@@ -181,8 +181,7 @@ def check_marks(decimal: str | None, thousands: str | None) -> None:
     if decimal not in (".", ",", None):
         raise InputError(f"decimal {decimal!r}: expected '.' or ','")
     if thousands is not None and thousands not in GROUPS:
-        known = ", ".join(map(repr, GROUPS))
-        raise InputError(f"thousands {thousands!r}: expected one of {known}")
+        raise InputError(f"thousands {thousands!r}: expected one of {', '.join(map(repr, GROUPS))}")
     if thousands is not None and thousands == decimal:
         raise InputError(
             f"thousands {thousands!r}: it is the decimal mark too, and they must differ"
@@ -348,7 +347,7 @@ def _bracket(
 ) -> Bracket:
     """Return the bracket of the parts of a text."""
     form = roles.replace("r", "")
-    included = next((ends for known, ends in FORMS.items() if known.fullmatch(form)), None)
+    included = next((ends for regex, ends in FORMS.items() if regex.fullmatch(form)), None)
     if included is None and form.count("Q") in (1, 2):
         raise InputError("it is not a bracket such as 20-50k, under 18 or 65+")
     if included is None:
@@ -472,7 +471,7 @@ class Brackets:
         cuts = {Decimal(repr(float(edge))) for edge in edges}
         is_known = spelling.unit is not None
         if not is_known:
-            unit = next((found.unit for found in self.read.values()), "")
+            unit = next((one.unit for one in self.read.values()), "")
             spelling = replace(spelling, unit=unit, shares=self._magnitudes_are_shared())
         self._refuse(cuts, spelling, is_alone=is_known)
         self.ends = Ends(self.read, cuts, self._conflict)
@@ -489,18 +488,18 @@ class Brackets:
         if len(pairs) != 1 or spelling.decimal not in (None, pairs[0][0]):
             return spelling
         [(decimal, mark)] = pairs
-        way, other = Spelling(decimal, mark), Spelling(mark, "")
-        found = replace(spelling, decimal=decimal, thousands=mark)
+        ways = [replace(spelling, decimal=decimal, thousands=mark)]
+        ways += [replace(spelling, decimal=mark, thousands="")]
         marked = [digits for digits in plain if mark in digits]
-        if spelling.decimal or not all(map(other.spells, marked)):  # 1,000,000 or 1,000.5
-            return found
-        may_be = [any(float(one.number(n)) in edges for n in marked) for one in (way, other)]
-        other = replace(spelling, decimal=mark, thousands="")
+        if spelling.decimal or not all(map(ways[1].spells, marked)):  # 1,000,000 or 1,000.5
+            return ways[0]
+        may_be = [any(float(way.number(n)) in edges for n in marked) for way in ways]
         if may_be[0] != may_be[1]:
-            return found if may_be[0] else other
+            return ways[0] if may_be[0] else ways[1]
         with suppress(InputError):
-            if self._classes_of(said, found, edges) == self._classes_of(said, other, edges):
-                return found
+            first, second = (self._classes_of(said, way, edges) for way in ways)
+            if first == second:
+                return ways[0]
         return spelling
 
     def _classes_of(
@@ -517,13 +516,13 @@ class Brackets:
             with suppress(InputError):
                 spelling.number(digits)
                 continue
-            found: dict[Decimal, str] = {}
+            told: dict[Decimal, str] = {}
             for way in (Spelling(d, t) for d in ".," for t in GROUPS if t != d):
                 if all(map(way.spells, self._numbers)):
                     marks = "{0}decimal={1!r} and {0}thousands={2!r}"
                     marks = marks.format(self._prefix, way.decimal, way.thousands)
-                    found.setdefault(way.number(digits).normalize(), marks)
-            ways = [f"{number:f} with {marks}" for number, marks in sorted(found.items())[::-1]]
+                    told.setdefault(way.number(digits).normalize(), marks)
+            ways = [f"{number:f} with {marks}" for number, marks in sorted(told.items())[::-1]]
             return f"; {digits} is {', or '.join(ways)}" if ways else ""
         return ""
 
@@ -532,18 +531,18 @@ class Brackets:
 
         Refuse 20-50k if, instead, another text ends at 20.
         """
-        found = self.read.items()
-        ends = self._after() | {one.low for _, one in found if one.unscaled is None}
-        for text, one in found:
-            if one.unscaled in ends and one.low not in ends:
+        brackets = self.read.values()
+        ends = self._after() | {one.low for one in brackets if one.unscaled is None}
+        for text, bracket in self.read.items():
+            if bracket.unscaled in ends and bracket.low not in ends:
                 self._refused.setdefault(text, SHARED)
-        return any(one.unscaled is not None and one.low in ends for _, one in found)
+        return any(one.unscaled is not None and one.low in ends for one in brackets)
 
     def _after(self) -> set[Decimal]:
         """Return where texts end, and where the next may begin."""
-        found = self.read.values()
-        ends = {one.high for one in found if not one.is_number}
-        return ends | {one.high + one.step for one in found if one.has_high}
+        brackets = self.read.values()
+        ends = {one.high for one in brackets if not one.is_number}
+        return ends | {one.high + one.step for one in brackets if one.has_high}
 
     def _refuse(self, cuts: set[Decimal], spelling: Spelling, *, is_alone: bool) -> None:
         """Refuse texts in another unit, and $1-$10k and 10-20,000 if nothing shows what is meant.
@@ -551,16 +550,15 @@ class Brackets:
         Another text, or an edge, can show it.
         """
         after = set[Decimal]() if is_alone else self._after()
-        for text, found in self.read.items():
-            is_next = found.low in after and found.low * 1000 not in after
-            is_next |= any(found.low <= cut <= found.low + found.step for cut in cuts)
-            if found.unit != spelling.unit:
-                own, known = found.unit or None, spelling.unit or None
-                reason = f"its unit is {own!r}, that of the column {known!r}"
-                self._refused[text] = f"{reason}; write all in one unit"
-            elif found.is_doubtful and not spelling.shares:
+        for text, bracket in self.read.items():
+            is_next = bracket.low in after and bracket.low * 1000 not in after
+            is_next |= any(bracket.low <= cut <= bracket.low + bracket.step for cut in cuts)
+            if bracket.unit != spelling.unit:
+                units = f"{bracket.unit or None!r}, that of the column {spelling.unit or None!r}"
+                self._refused[text] = f"its unit is {units}; write all in one unit"
+            elif bracket.is_doubtful and not spelling.shares:
                 self._refused.setdefault(text, SHARED)
-            elif found.is_cut_short and not is_next:
+            elif bracket.is_cut_short and not is_next:
                 self._refused.setdefault(text, CUT_SHORT)
         if not self._refused:
             return
@@ -577,8 +575,8 @@ class Brackets:
     def classes(self, edges: Sequence[float]) -> dict[Any, tuple[int, int]]:
         """Return the lowest and the highest class of each text; NO_LABEL if it is no answer."""
         step = self.spelling.step
-        known = {text: covered(found, edges, step) for text, found in self.read.items()}
-        return {text: known.get(text, NO_LABEL) for text in self.rows}
+        touched = {text: covered(one, edges, step) for text, one in self.read.items()}
+        return {text: touched.get(text, NO_LABEL) for text in self.rows}
 
 
 # --- Where brackets end --------------------------------------------------------------------------
@@ -636,29 +634,29 @@ class Ends:
 
     def __init__(self, read: dict[Cell, Bracket], edges: set[Decimal], conflict: Conflict) -> None:
         self._conflict = conflict
-        self._wide = {text: found for text, found in read.items() if not found.is_number}
+        self._wide = {text: one for text, one in read.items() if not one.is_number}
         self._numbers = {one.low: (text, one.step) for text, one in read.items() if one.is_number}
         wide = self._wide.values()
-        self._steps = sorted({found.step for found in wide}) or [Decimal(1)]
-        self._low_in = {found.low for found in wide if found.has_low}
-        self._low_out = {found.low for found in wide if not found.has_low}
-        self._high_in = {found.high for found in wide if found.has_high}
-        self._high_out = {found.high for found in wide if not found.has_high}
+        self._steps = sorted({one.step for one in wide}) or [Decimal(1)]
+        self._low_in = {one.low for one in wide if one.has_low}
+        self._low_out = {one.low for one in wide if not one.has_low}
+        self._high_in = {one.high for one in wide if one.has_high}
+        self._high_out = {one.high for one in wide if not one.has_high}
         self._alone, self._far = self._split_numbers()
         # Where texts begin, with the finest step that is written there; None for edges.
         self._begins: dict[Decimal, Decimal | None] = dict.fromkeys(edges)
         self._begins |= {at: self._numbers[at][1] for at in self._alone}
-        by_step = sorted(wide, key=lambda found: found.step, reverse=True)
-        self._begins |= {found.low: found.step for found in by_step if found.has_low}
-        self._stretched = {found.low for found in wide if self._includes_its_start(found)}
+        by_step = sorted(wide, key=lambda one: one.step, reverse=True)
+        self._begins |= {one.low: one.step for one in by_step if one.has_low}
+        self._stretched = {one.low for one in wide if self._includes_its_start(one)}
         self._begins |= dict.fromkeys(self._stretched)
         is_between = any(
-            found.low < at < found.low + found.step and not found.has_low
-            for found in wide
+            one.low < at < one.low + one.step and not one.has_low
+            for one in wide
             for at in self._numbers
         )
-        ends = [found for found in wide if found.has_high and found.high not in self._low_in]
-        follows = any(self._next(found) is not None for found in ends)
+        ends = [one for one in wide if one.has_high and one.high not in self._low_in]
+        follows = any(self._next(one) is not None for one in ends)
         self.step = float(self._steps[0]) if follows and not is_between else 0.0
 
     def _split_numbers(self) -> tuple[list[Decimal], Decimal | None]:
@@ -670,13 +668,13 @@ class Ends:
         wide, steps = self._wide.values(), {at: step for at, (_, step) in self._numbers.items()}
         chains: list[list[Decimal]] = []
         for at in sorted(steps):
-            if any(found.holds(at) for found in wide):
+            if any(one.holds(at) for one in wide):
                 continue
             if chains and at - chains[-1][-1] == min(steps[at], steps[chains[-1][-1]]):
                 chains[-1].append(at)
             else:
                 chains.append([at])
-        lows, highs = {found.low for found in wide}, {found.high for found in wide}
+        lows, highs = {one.low for one in wide}, {one.high for one in wide}
         low, high = min(lows, default=OPEN), max(highs, default=-OPEN)
         alone, far = list[Decimal](), None
         for chain in chains:
@@ -720,9 +718,9 @@ class Ends:
         if self._far is not None:
             text, _ = self._numbers[self._far]
             raise self._conflict(text, "is outside the brackets, and next to none")
-        lows = {text: self._start(text, found) for text, found in self._wide.items()}
+        lows = {text: self._start(text, bracket) for text, bracket in self._wide.items()}
         starts = {float(at) for at in self._alone} | set(lows.values())
-        highs = {text: self._end(text, found, starts) for text, found in self._wide.items()}
+        highs = {text: self._end(text, bracket, starts) for text, bracket in self._wide.items()}
         cuts = starts | set(highs.values())
         low = high = None
         if cuts and min(cuts) > -math.inf:  # nothing is below the lowest bracket
@@ -730,34 +728,35 @@ class Ends:
         if cuts and max(cuts) < math.inf and max(cuts) not in starts:
             cuts.discard(high := max(cuts))
         edges = sorted(cut for cut in cuts if math.isfinite(cut))
-        for text, found in self._wide.items():
+        for text, bracket in self._wide.items():
             first = bisect.bisect_right(edges, lows[text])
             last = bisect.bisect_left(edges, highs[text])
             is_empty = lows[text] >= highs[text]  # of whole numbers: over 1 but under 2
-            if is_empty or covered(found, edges, self.step) != (first, last):
+            if is_empty or covered(bracket, edges, self.step) != (first, last):
                 raise self._conflict(text, "does not fit the other brackets")
         return low, edges, high
 
-    def _start(self, text: Cell, found: Bracket) -> float:
+    def _start(self, text: Cell, bracket: Bracket) -> float:
         """Return the cut at the lower end of a text."""
-        low = found.low
-        if found.has_low or low == -OPEN or low in self._stretched:
+        low = bracket.low
+        if bracket.has_low or low == -OPEN or low in self._stretched:
             return float(low)
         if self.step:
-            is_own = low + found.step in self._begins
-            return float(low + (found.step if is_own else self._steps[0]))
+            is_own = low + bracket.step in self._begins
+            return float(low + (bracket.step if is_own else self._steps[0]))
         if low in self._numbers and low in self._low_in:
             raise self._conflict(text, f"does not include {low:f}, but another text does")
         is_cut = low in self._low_in or low in self._high_out
         return float(low) if is_cut and low not in self._numbers else _above(low)
 
-    def _end(self, text: Cell, found: Bracket, starts: set[float]) -> float:
+    def _end(self, text: Cell, bracket: Bracket, starts: set[float]) -> float:
         """Return the cut at the upper end of a text, given where texts begin."""
-        high, after = found.high, found.high + found.step
-        if not found.has_high:
-            is_stretched = found.low == -OPEN and after in self._begins and not self._is_held(high)
+        high, after = bracket.high, bracket.high + bracket.step
+        if not bracket.has_high:
+            is_under = bracket.low == -OPEN
+            is_stretched = is_under and after in self._begins and not self._is_held(high)
             return float(after if is_stretched else high)
-        follower = self._next(found)
+        follower = self._next(bracket)
         if follower is not None:
             return float(follower)
         if self.step:

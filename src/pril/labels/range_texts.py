@@ -53,7 +53,7 @@ class ClassTexts:
         Empty text means no label.
         """
         read: dict[str, tuple[int, int]] = {"": NO_LABEL}
-        found = []
+        intervals = []
         for t, text in enumerate(texts):
             text = " ".join(text.split())
             if text not in read:
@@ -62,8 +62,8 @@ class ClassTexts:
                     reason = f"{shown(text)} is neither one of the classes {named(self.classes)}"
                     raise RowError("y", t, f"{reason} nor a range of them")
                 read[text] = interval
-            found.append(read[text])
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
+            intervals.append(read[text])
+        return np.array(intervals, dtype=np.int64).reshape(-1, 2)
 
     def interval(self, text: str) -> tuple[int, int] | None:
         """Return the lowest and the highest rank that a text means; None if it means nothing."""
@@ -109,14 +109,14 @@ def ranges_among(names: Iterable[str]) -> set[str]:
     other names as `ClassTexts` reads them, such as "fair to good".
     """
     texts = {name: " ".join(name.split()) for name in names}
-    known = ClassTexts(np.array(sorted(set(texts.values()) - {""}), dtype=object))
-    return {name for name, text in texts.items() if _is_range(text, known)}
+    classes = ClassTexts(np.array(sorted(set(texts.values()) - {""}), dtype=object))
+    return {name for name, text in texts.items() if _is_range(text, classes)}
 
 
-def _is_range(text: str, known: ClassTexts) -> bool:
+def _is_range(text: str, classes: ClassTexts) -> bool:
     if BOUND.fullmatch(text) or (any(map(str.isdecimal, text)) and is_range(text)):
         return True
-    kind, ranks = known.taken_apart(text)
+    kind, ranks = classes.taken_apart(text)
     # "Above average" leaves out "average", so both may be classes, and so may A+ and A.
     is_name = kind in ("above", "below") or text.endswith("+")
     return bool(ranks) and len(set(ranks)) == len(ranks) and not is_name

@@ -67,9 +67,7 @@ class Labels(NamedTuple):
             return np.sort(self.vocabulary[codes[codes >= 0]])
         if self.values.dtype.kind == "f":
             return np.unique(self.values[np.isfinite(self.values)])
-        low, high = (
-            (int(self.values.min()), int(self.values.max())) if self.values.size else (0, -1)
-        )
+        low, high = int(self.values.min(initial=0)), int(self.values.max(initial=0))
         if high - low < self.values.size:
             return np.flatnonzero(np.bincount(self.values.ravel() - low)) + low
         return np.unique(self.values)
@@ -92,18 +90,16 @@ class Labels(NamedTuple):
         cells = self.cells(t)
         return cells[0] if len(cells) == 1 else cells
 
-    def declared_codes(self) -> dict[Any, int]:
-        """Return the codes of the categories of a Categorical, nothing for other labels."""
-        if self.vocabulary is None or not self.declared:
-            return {}
-        return {word: code for code, word in enumerate(self.vocabulary.tolist())}
+    def words(self) -> list[Any]:
+        """Return the vocabulary as Python objects; empty for numbers."""
+        return [] if self.vocabulary is None else self.vocabulary.tolist()
 
     def recoded(self, codes: dict[Any, int]) -> Array:
         """Return the values as codes of a common vocabulary, which grows by what is new here."""
         if self.vocabulary is None:
             return np.full(self.values.shape, -1)
-        words = self.vocabulary.tolist()
-        return np.array([*(codes.setdefault(word, len(codes)) for word in words), -1])[self.values]
+        new_codes = [codes.setdefault(word, len(codes)) for word in self.words()]
+        return np.array([*new_codes, -1])[self.values]
 
     def place(self, t: int) -> str:
         """Return where a row is, to be named in a message."""
@@ -289,16 +285,16 @@ def _as_objects(y: Iterable[Any], name: str) -> Array:
 def _read_objects(array: Array, name: str) -> Labels:
     """Read Python objects: numbers, strings, Intervals of pandas, missing values."""
     codes: dict[Any, int] = {}
-    known: dict[type, str] = {}
+    kinds: dict[type, str] = {}
     flat = np.empty(array.size, dtype=np.int64)
     for p, cell in enumerate(array.ravel().tolist()):
         if is_missing(cell):
             flat[p] = -1
             continue
         value = plain(cell)
-        if type(value) not in known:
-            kind = known[type(value)] = _kind(value)
-            if kind == "other" or kind != next(iter(known.values())):
+        if type(value) not in kinds:
+            kind = kinds[type(value)] = _kind(value)
+            if kind == "other" or kind != next(iter(kinds.values())):
                 t = p // (array.size // len(array))
                 besides = f" besides {next(iter(codes))!r}" if codes else ""
                 advice = ": decode them first" if isinstance(value, bytes) else ""
@@ -307,16 +303,16 @@ def _read_objects(array: Array, name: str) -> Labels:
                     f" of type {type(value).__name__}{besides}{advice}"
                 )
         flat[p] = codes.setdefault(value, len(codes))
-    found = list(codes)
-    if not found or isinstance(found[0], Real):
-        whole = bool(found) and all(isinstance(value, Integral) for value in found)
-        if whole and max(map(abs, found)) > 2**53:
-            largest = max(found, key=abs)
+    values = list(codes)
+    if not values or isinstance(values[0], Real):
+        whole = bool(values) and all(isinstance(value, Integral) for value in values)
+        if whole and max(map(abs, values)) > 2**53:
+            largest = max(values, key=abs)
             raise InputError(f"{name}: {largest!r} is too large for a label among Python objects")
-        lookup = np.array([*found, np.nan], dtype=np.float64)
+        lookup = np.array([*values, np.nan], dtype=np.float64)
         dtype = np.dtype(np.int64 if whole else np.float64)
         return Labels(lookup[flat].reshape(array.shape), dtype)
-    return Labels(flat.reshape(array.shape), np.dtype(object), np.array(found, dtype=object))
+    return Labels(flat.reshape(array.shape), np.dtype(object), np.array(values, dtype=object))
 
 
 def _kind(value: object) -> str:
@@ -365,11 +361,11 @@ def _put(tables: Sequence[Labels], together: Callable[..., Array], name: str) ->
         values = [t.values if t.vocabulary is None else np.nan * t.values for t in tables]
         dtype = np.result_type(*(table.dtype for table in speaking))
         return first._replace(values=together(values), dtype=dtype)
-    codes = first.declared_codes()
-    categories = [*codes]
+    categories = first.words()
+    codes = {word: code for code, word in enumerate(categories)}
     values = [table.recoded(codes) for table in tables]
     for table in tables:
-        if table.declared and [*table.declared_codes()] != categories:
+        if table.declared and table.words() != categories:
             raise InputError(
                 f"the Categoricals of {name} must have the same categories, got "
                 f"{named(categories)} and {named(table.vocabulary)}"
@@ -457,11 +453,11 @@ def order_classes(*tables: Labels, name: str = "y") -> Array:
         from pril.labels.range_texts import ranges_among  # of words
 
         _refuse_texts(tables, ranges_among(classes.tolist()), name)
-    if isinstance(classes[0], str) and len(classes) > 2 and not are_numbered(classes):
-        sorting = f"were sorted as strings, {named(classes)}"
-        advice = "pass classes= to say which order they have, lowest first"
-        message = f"the classes of {name} {sorting}: {advice}"
-        warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
+        if len(classes) > 2 and not are_numbered(classes):
+            sorting = f"were sorted as strings, {named(classes)}"
+            advice = "pass classes= to say which order they have, lowest first"
+            message = f"the classes of {name} {sorting}: {advice}"
+            warnings.warn(ClassOrderWarning(message, f"the classes {sorting}"), stacklevel=2)
     return classes
 
 
@@ -478,10 +474,10 @@ def _refuse_fractions(tables: tuple[Labels, ...], name: str) -> None:
 def _refuse_texts(tables: tuple[Labels, ...], ranges: set[str], name: str) -> None:
     """Refuse the first label that is one of the given texts, which read as ranges of classes."""
     for table, argument in zip(tables, (name, "y_pred"), strict=False):
-        words = [] if table.vocabulary is None else table.vocabulary.tolist()
-        found = np.array([*(word in ranges for word in words), False])[table.values].any(axis=1)
-        if found.any():
-            t = int(np.argmax(found))
+        is_among = np.array([*(word in ranges for word in table.words()), False])
+        wrong = is_among[table.values].any(axis=1)
+        if wrong.any():
+            t = int(np.argmax(wrong))
             text = next(cell for cell in table.cells(t) if cell in ranges)
             reason = f"{shown(text)} reads as a range, not as a class"
             raise RowError(argument, t, reason, table.place(t), hint="ranges")
@@ -498,8 +494,8 @@ def numbered(classes: Array) -> list[str]:
 
 def are_numbered(classes: Array) -> bool:
     """Tell whether classes are names that `numbered` made."""
-    found = [re.match("[0-9]+: ", str(name)) for name in classes]
-    ranks = {rank.group() for rank in found if rank}
+    matches = [re.match("[0-9]+: ", str(name)) for name in classes]
+    ranks = {rank.group() for rank in matches if rank}
     return len(ranks) == len(classes) and len(set(map(len, ranks))) == 1
 
 
@@ -514,9 +510,8 @@ def _check_apart(labels: Labels, ranges: Array, name: str) -> None:
 
 def same_order(labels: Labels, classes: Array) -> bool:
     """Tell whether an ordered vocabulary has the classes it shares in their order."""
-    vocabulary = np.empty(0) if labels.vocabulary is None else labels.vocabulary
-    rank = {plain(value): r for r, value in enumerate(classes)}
-    shared = [rank[plain(word)] for word in vocabulary if plain(word) in rank]
+    rank = {value: r for r, value in enumerate(classes.tolist())}
+    shared = [rank[word] for word in labels.words() if word in rank]
     return shared == sorted(shared)
 
 
@@ -568,11 +563,11 @@ def _rank(labels: Labels, classes: Array) -> Ranks:
 def _look_up(labels: Labels, classes: Array) -> Ranks:
     if labels.vocabulary is None:  # numbers, while the classes are strings
         return np.full(labels.values.shape, UNKNOWN, dtype=np.int64)
-    vocabulary = labels.vocabulary.tolist()
-    wanted = set(vocabulary)  # far fewer than the classes may be
+    words = labels.words()
+    wanted = set(words)  # far fewer than the classes may be
     rank = {value: r for r, value in enumerate(classes.tolist()) if value in wanted}
-    words = [rank.get(word, UNKNOWN) for word in vocabulary]
-    return np.array([*words, UNKNOWN], dtype=np.int64)[labels.values]
+    ranks = [rank.get(word, UNKNOWN) for word in words]
+    return np.array([*ranks, UNKNOWN], dtype=np.int64)[labels.values]
 
 
 def _is_contiguous(classes: Array) -> bool:
@@ -588,11 +583,10 @@ def _is_contiguous(classes: Array) -> bool:
 def _check_ranks(
     ranks: Ranks, labels: Labels, classes: Array, *, name: str, allow_unknown: bool
 ) -> None:
-    unknown = (ranks == UNKNOWN).any(axis=1) if len(ranks) and ranks.min() == UNKNOWN else None
-    backwards = ranks[:, 0] > ranks[:, 1]
-    if unknown is not None:
-        backwards &= ~unknown
-    wrong = backwards if unknown is None or allow_unknown else backwards | unknown
+    lowest, highest = ranks.T
+    unknown = np.minimum(lowest, highest) == UNKNOWN
+    backwards = (lowest > highest) & ~unknown
+    wrong = backwards if allow_unknown else backwards | unknown
     if not wrong.any():
         return
     t = int(np.argmax(wrong))

@@ -36,11 +36,11 @@ def read_groups(groups: LabelsLike, n: int, *, name: str = "groups") -> Groups:
     missing = table.missing()[:, 0]
     if missing.any():
         raise RowError(name, int(np.argmax(missing)), "the group is missing")
-    known, code = np.unique(values, return_inverse=True)
+    names, code = np.unique(values, return_inverse=True)
     if table.vocabulary is None:
-        return Groups(known.astype(table.dtype), code)
-    order = np.argsort(table.vocabulary[known])  # words are kept as they were met
-    return Groups(table.vocabulary[known[order]], np.argsort(order)[code])
+        return Groups(names.astype(table.dtype), code)
+    order = np.argsort(table.vocabulary[names])  # words are kept as they were met
+    return Groups(table.vocabulary[names[order]], np.argsort(order)[code])
 
 
 def check_level(level: object) -> float:
@@ -120,10 +120,10 @@ class Bootstrap:
         columns, estimates = values.reshape(len(values), -1).T, np.ravel(estimate)
         ends = np.full((2, len(columns)), np.nan)
         for j, (column, middle) in enumerate(zip(columns, estimates, strict=True)):
-            if len(known := column[~np.isnan(column)]):
-                below = np.mean(known < middle) + 0.5 * np.mean(known == middle)
+            if len(drawn := column[~np.isnan(column)]):
+                below = np.mean(drawn < middle) + 0.5 * np.mean(drawn == middle)
                 shift = 2.0 * np.clip(ndtri(below), -MOST_BIAS, MOST_BIAS)
                 # The n + 1 gaps around n samples are equally likely: few are not too narrow.
                 shares = ndtr(shift + np.array([-tail, tail]))
-                ends[:, j] = np.quantile(known, shares, method="weibull")
+                ends[:, j] = np.quantile(drawn, shares, method="weibull")
         return ends.reshape(2, *values.shape[1:])

@@ -69,13 +69,7 @@ class Scale:
         self.edges = cut_points(edges)
         if not len(self.edges):
             raise InputError("edges holds no finite number: at least one is needed")
-        stated = {"low": low, "high": high}
-        for name, end in stated.items():
-            if end is not None and np.ndim(end):
-                raise InputError(f"{name} must be a number, got {end!r}")
-        self.low, self.high = (
-            None if end is None else float(_finite(name, end)) for name, end in stated.items()
-        )
+        self.low, self.high = _end("low", low), _end("high", high)
         if self.low is not None and self.low >= self.edges[0]:
             raise InputError(f"low must be below the first edge {self.edges[0]}, got {low!r}")
         if self.high is not None and self.high <= self.edges[-1]:
@@ -193,7 +187,7 @@ class Scale:
         return self._read(P) @ self._centres()
 
     def _read(self, P: ArrayLike) -> Array:
-        """Return probabilities as floats; refuse what is none."""
+        """Return probabilities as floats; refuse what are none."""
         return np.maximum(read_probabilities(P, "P", self.n_classes), 0.0, dtype=np.float64)
 
     def _knots(self, below: Array) -> Array:
@@ -262,6 +256,15 @@ def _inverted(below: Array, knots: Array, chance: float) -> Array:
         inner = left + share * (right - left)
     inner = np.where(np.isinf(left), left, np.where(np.isinf(right), right, inner))
     return np.where(share == 0.0, left, np.where(share == 1.0, right, inner))
+
+
+def _end(name: str, end: float | None) -> float | None:
+    """Return where a scale ends; None if it is open."""
+    if end is None:
+        return None
+    if np.ndim(end):
+        raise InputError(f"{name} must be a number, got {end!r}")
+    return float(_finite(name, end))
 
 
 def _finite(name: str, values: ArrayLike) -> Array:

@@ -196,10 +196,10 @@ def _find(source: str, folder: str | Path | None) -> Path:
     name = source.rpartition("/")[2]
     place = os.environ.get("PRIL_DATA") if folder is None else folder
     if place and (path := Path(place, name)).is_file():
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != SHA256[source]:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != SHA256[source]:
             raise InputError(
-                f"{path} is not the file that the paper used: its SHA-256 is {found[:12]}..., "
+                f"{path} is not the file that the paper used: its SHA-256 is {digest[:12]}..., "
                 f"expected {SHA256[source][:12]}..."
             )
         return path

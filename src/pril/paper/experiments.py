@@ -39,10 +39,11 @@ N_CLASSES = {SYNTHETIC: 5, PARKINSONS: 10, ABALONE: 4}
 FRACTIONS = (0.0, 0.6, 0.7, 0.8, 0.9, 1.0)
 TYPES: tuple[Literal[1, 2], ...] = (1, 2)
 STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of Widrow-Hoff
-VARIANTS = (  # other ways to prepare the data: data set, variant, description
-    (PARKINSONS, "motor", "Parkinsons without motor_UPDRS, with the patient's number"),
-    (PARKINSONS, "deciles", "Parkinsons in deciles"),
-    (ABALONE, "one-hot", "Abalone with one-hot Sex"),
+Variant = tuple[tuple[str, Any], ...]  # what is said to the loader of a data set
+VARIANTS: tuple[tuple[str, Variant, str], ...] = (  # other ways to prepare the data
+    (PARKINSONS, (("drop", "motor"),), "Parkinsons without motor_UPDRS, with the patient's number"),
+    (PARKINSONS, (("parts", "deciles"),), "Parkinsons in deciles"),
+    (ABALONE, (("sex", "one-hot"),), "Abalone with one-hot Sex"),
 )
 POINTS = 120  # rounds at which a curve is recorded
 # Okabe and Ito's palette, safe for colour-blind readers.
@@ -114,15 +115,12 @@ class Curve(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _table(data: str, variant: str) -> tuple[Array, Array]:
+def _table(data: str, variant: Variant = ()) -> tuple[Array, Array]:
     """Return a real data set, mapped to the feature space of its kernel."""
-    if data == ABALONE:
-        X, y = load_abalone(sex="one-hot" if variant == "one-hot" else "code")
-        return PolynomialMap(3, gamma=1.0, coef0=1.0).fit_transform(X), y
-    return load_parkinsons(
-        drop="motor" if variant == "motor" else "subject",
-        parts="deciles" if variant == "deciles" else "width",
-    )
+    if data == PARKINSONS:
+        return load_parkinsons(**dict(variant))
+    X, y = load_abalone(**dict(variant))
+    return PolynomialMap(3, gamma=1.0, coef0=1.0).fit_transform(X), y
 
 
 def available_data() -> tuple[tuple[str, ...], dict[str, str]]:
@@ -130,7 +128,7 @@ def available_data() -> tuple[tuple[str, ...], dict[str, str]]:
     reasons = {}
     for data in (PARKINSONS, ABALONE):
         try:
-            _table(data, "")
+            _table(data)
         except MissingFileError:  # of a folder that the user has named
             raise
         except UnavailableError as error:
@@ -143,7 +141,7 @@ def _generator(seed: list[int]) -> np.random.RandomState:
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
 
 
-def stream(data: str, seed: list[int], variant: str = "") -> tuple[Array, Array]:
+def stream(data: str, seed: list[int], variant: Variant = ()) -> tuple[Array, Array]:
     """Return one repetition's rows, in order, and their exact ranks."""
     rng = _generator(seed)
     if data == SYNTHETIC:
@@ -181,7 +179,7 @@ def _losses(trial: Trial, X: Array, y: Array, classes: range, seed: list[int]) -
     return np.abs(progress.predictions - y) if trial.judged_on_exact else progress.losses
 
 
-def _run(data: str, trials: list[Trial], variant: str, key: list[int], rounds: Array) -> Array:
+def _run(data: str, trials: list[Trial], variant: Variant, key: list[int], rounds: Array) -> Array:
     """Return the running means of all trials in one repetition."""
     X, y = stream(data, key, variant)
     classes = range(1, N_CLASSES[data] + 1)
@@ -193,7 +191,7 @@ def curves(
     data: str,
     trials: list[Trial],
     settings: Settings,
-    variant: str = "",
+    variant: Variant = (),
     *,
     advance: Advance = None,
 ) -> list[Curve]:
@@ -275,10 +273,7 @@ def comparison_trials() -> list[Trial]:
 
 
 def figure2(
-    settings: Settings,
-    data_sets: tuple[str, ...] = DATA_SETS,
-    *,
-    advance: Advance = None,
+    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Advance = None
 ) -> list[Curve]:
     """Run Figure 2: average interval loss against rounds, for each share of interval labels.
 
@@ -311,10 +306,7 @@ def figure2(
 
 
 def figure3(
-    settings: Settings,
-    data_sets: tuple[str, ...] = DATA_SETS,
-    *,
-    advance: Advance = None,
+    settings: Settings, data_sets: tuple[str, ...] = DATA_SETS, *, advance: Advance = None
 ) -> list[Curve]:
     """Run Figure 3: average absolute error on exact labels, PRIL against the baselines.
 

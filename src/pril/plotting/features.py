@@ -14,6 +14,7 @@ from pril.bases.parts import Parts
 from pril.core.arrays import Array, FeaturesLike, Ranks
 from pril.errors import InputError, InputTypeError
 from pril.evaluate import contributions
+from pril.labels.ranking import is_missing
 from pril.plotting.drawing import INSIDE, OUTSIDE, Display, draw_bands, height_of, short_text
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ class WeightsDisplay(Display):
             name = type(learner).__name__
             raise InputTypeError(f"{name} has no weights on one score axis to draw")
         coef, intercept = parts.weights
-        names = parts.names if names is None else names
-        display = cls(coef, learner.thresholds_, learner.order_, names, float(intercept))
+        shown = _names_shown(parts, names)
+        display = cls(coef, learner.thresholds_, learner.order_, shown, float(intercept))
         return display.plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
@@ -237,17 +238,14 @@ class ContributionsDisplay(Display):
             What was drawn.
         """
         parts = Parts.of(estimator)
-        learner, found, features = parts.learner, contributions(estimator, X), parts.transform(X)
-        known = parts.names
-        if names is not None and len(names) != len(known):
-            raise InputError(f"names has {len(names)} names, but there are {len(known)} features")
-        values, proba = _values_of(known, X, features), None
+        learner, features = parts.learner, parts.transform(X)
+        added, shown = contributions(estimator, X), _names_shown(parts, names)
+        values, proba = _values_of(parts.names, X, features), None
         if hasattr(learner, "predict_proba"):
             place = np.searchsorted(learner.classes_, learner.order_)
             proba = learner.predict_proba(features)[:, place]
-        shown = known if names is None else names
         predicted = learner.predict(features)
-        display = cls(found, values, learner.thresholds_, learner.order_, shown, predicted, proba)
+        display = cls(added, values, learner.thresholds_, learner.order_, shown, predicted, proba)
         return display.plot(ax=ax, top=top)
 
     def plot(self, *, ax: Axes | None = None, top: int = 10) -> Self:
@@ -341,6 +339,14 @@ class ContributionsDisplay(Display):
         bar.set_label("value of the feature", labelpad=-10)
 
 
+def _names_shown(parts: Parts, names: Names) -> Sequence[str]:
+    """Return a name for each feature: those given, or those that the model knows."""
+    own = parts.names
+    if names is not None and len(names) != len(own):
+        raise InputError(f"names has {len(names)} names, but there are {len(own)} features")
+    return own if names is None else names
+
+
 def _values_of(names: list[str], X: Any, features: Any) -> Array:
     """Return the value of each feature, as it was before it became a number if X has its name."""
     cells = np.array(features.toarray() if issparse(features) else features, dtype=object)
@@ -356,9 +362,9 @@ def _values_of(names: list[str], X: Any, features: Any) -> Array:
 
 def _shown(value: Any) -> str:
     """Return a value as it is written beside its feature."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if value is None or (is_number and value != value):
+    if is_missing(value):
         return "missing"
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     return f"{float(value):.3g}" if is_number else short_text(value)
 
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CoarseningDisplay", "ForestDisplay", "ValidationLossDisplay"]
 
-MOST_RANGES = 40  # of more, the most common are drawn
+MOST_RANGES = 40  # that are drawn: the most common ones
 MOST_DIGITS = 6  # after the point; smaller numbers are written as 1.23e-07
+COLUMNS = {"feature", "class", "estimate", "lower", "upper"}  # of a table that can be drawn
 NAMES = {  # of a kind of numbers, and of its axis
     "weight": ("Weights", "weight per {} (above 0: higher classes)"),
     "effect": ("Marginal effects", "change of the probability per {}"),
@@ -280,18 +281,21 @@ class ForestDisplay(drawing.Display):
             if "term" not in result.columns:
                 names = dict(zip(result.columns, ("feature", "class"), strict=True))
                 table = table.rename(columns=names).assign(term=result.kind)
-        elif hasattr(result, "columns"):
-            table = result
+        elif {*getattr(result, "columns", ())} >= COLUMNS:
+            table = result if "term" in result else result.assign(term="effect")
         else:
             raise InputTypeError(
                 "result must be what infer(), its marginal_effects() or bootstrap() returned, got "
                 f"{type(result).__name__}"
             )
-        kind = term or ("weight" if "weight" in [*table["term"]] else table["term"].iloc[0])
+        kinds = [*table["term"]]
+        kind = term or ("weight" if "weight" in kinds or not kinds else kinds[0])
         rows = table[table["term"] == kind]
         if rows.empty:
             raise InputError(f"result has no rows with the term {kind!r}")
         if per == "sd":
+            if "sd" not in rows:
+                raise InputError("per='sd' is for results of bootstrap(): pass it to infer()")
             unit, numbers = "standard deviation", ["estimate", "lower", "upper"]
             if kind != "threshold":
                 rows = rows.assign(**{name: rows[name] * rows["sd"] for name in numbers})
@@ -342,7 +346,7 @@ class ForestDisplay(drawing.Display):
         return self
 
     def _write_numbers(self, rows: pd.DataFrame) -> None:
-        """Write each estimate with its interval at the right; of one that is known, its name."""
+        """Write each estimate with its interval at the right, or say why it has none."""
         texts = [
             _with_interval(row.estimate, row.lower, row.upper)
             if row.lower < row.upper

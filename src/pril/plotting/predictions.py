@@ -172,7 +172,7 @@ class ScoreAxisDisplay(drawing.Display):
         for threshold in self.thresholds:
             ax.axvline(threshold, color="black", linestyle=":", linewidth=0.8)
         names = [drawing.short_text(name) for name in self.classes]
-        if len(names) <= 8:  # of more classes, the names alone fill the space
+        if len(names) <= 8:  # the names of more classes fill the space
             for k in np.unique(rank):
                 names[k] += f"\n{inside[rank == k].mean():.0%}"
         drawing.name_bands(ax, names, np.concatenate([edges[:1], self.thresholds, edges[-1:]]))
@@ -312,8 +312,8 @@ class ReliabilityDisplay(drawing.Display):
     point is a bin: its mean probability, and the share of its rows that are in that class or a
     lower one. The vertical line is the 95 % interval of that share (Wilson's): the fewer rows a bin
     has, the longer it is. If it crosses the diagonal, the rows do not contradict the probability.
-    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. Of
-    more than twelve such classes, twelve at equal distances are drawn.
+    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. If
+    there are more than twelve such classes, twelve at equal distances are drawn.
 
     Parameters
     ----------
@@ -424,11 +424,7 @@ class ReliabilityDisplay(drawing.Display):
         """
         curves = metrics.reliability_curves(y, y_proba, classes, sample_weight, fewer_bins=True)
         error = metrics.calibration_error(y, y_proba, classes=classes, sample_weight=sample_weight)
-        order = (
-            ranking.order_classes(ranking.read(y))
-            if classes is None
-            else ranking.check_classes(classes)
-        )
+        order = ranking.find_classes(ranking.read(y), classes)
         return cls(curves, classes=order, error=error).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
