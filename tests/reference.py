@@ -256,7 +256,7 @@ class Coarsening:
     def uses_offsets(self):
         chosen = self.D / self.unit > -loop_types.MAX_EVIDENCE_AGAINST and self.G >= self.V
         chosen = chosen and self.missing < loop_types.MAX_MISSING_SHARE * self.G
-        chosen = chosen and self.Q >= coarsening.LEAST_OVERLAP * self.G
+        chosen = chosen and self.Q >= loop_types.LEAST_OVERLAP * self.G
         return {"random": False, "auto": chosen, "offsets": True}[self.kind]
 
     def look_for_missing_kinds(self):
