@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import forked
@@ -51,10 +52,19 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def command_of():
+    """Build the command from its options once: that takes longer than most errors."""
+    from typer.main import get_command
+
+    return cache(get_command)
+
+
 @pytest.fixture
-def call(capfdbinary, tmp_path, monkeypatch):
+def call(capfdbinary, tmp_path, monkeypatch, command_of):
     """Run the command in an empty folder; return exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("typer.main.get_command", command_of)
     monkeypatch.setattr("pril.cli.printing.FIRST_SECONDS", 1e6)  # however slow we are
     monkeypatch.setattr("pril.cli.printing.PROGRESS_SECONDS", float("inf"))
     monkeypatch.setattr(compile_time, "was_told", True)

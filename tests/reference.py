@@ -258,7 +258,7 @@ class Coarsening:
         compared = [
             (self.D / self.unit, -loop_types.MAX_EVIDENCE_AGAINST),
             (loop_types.MAX_MISSING_SHARE * self.G, self.missing),
-            (self.Q, coarsening.LEAST_OVERLAP * self.G),
+            (self.Q, loop_types.LEAST_OVERLAP * self.G),
             (self.G, self.V),
         ]
         # An example is rejected if rounding errors decide; whole numbers have none.

@@ -8,10 +8,9 @@ import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
 import pril
-from learners import ALL, LINEAR
-from pril import MPRIL, PRIL, OrderedBoosting, OrderedLogit, PRank
+from learners import ALL
+from pril import MPRIL, PRIL, OrderedBoosting, OrderedLogit
 from pril.labels import make_intervals
-from tables import assert_same_model
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3)) / 4  # within [-1, 1], as MPRIL wants it
@@ -58,18 +57,6 @@ def test_balanced_ranges_count_in_equal_parts():
     weights = dict(zip(CLASSES, 120 / (4 * counts), strict=True))
     given = OrderedLogit(classes=CLASSES, class_weight=weights, random_state=0).fit(X, RANGES)
     np.testing.assert_allclose(model.coef_, given.coef_, rtol=1e-9)
-
-
-@pytest.mark.parametrize("cls", LINEAR)
-def test_streams_learn_as_partial_fit_does(cls):
-    y = EXACT if cls is PRank else RANGES
-    weights, of_rows = {1: 5.0, 3: 0.25, 4: 0.0}, np.tile([1.0, 1.0, 0.3, 0.0], 30)
-    whole = cls(classes=CLASSES, class_weight=weights).partial_fit(X, y, sample_weight=of_rows)
-    model = cls(classes=CLASSES, class_weight=weights)
-    stream = model.stream()
-    for row, label, weight in zip(X, y.tolist(), of_rows, strict=True):
-        stream.learn_one(row, label if cls is PRank else tuple(label), weight)
-    assert_same_model(whole, model)
 
 
 def test_a_file_keeps_them(tmp_path):

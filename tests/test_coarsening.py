@@ -49,13 +49,13 @@ def simulated(way, seed, n=600, K=5):
 @pytest.mark.parametrize("way", ["at random", "symmetric", "skewed", "upwards"])
 def test_most_choices_find_what_made_the_ranges(way):
     found = []
-    for seed in range(8):
+    for seed in range(5):
         X, ranges = simulated(way, seed)
         model = OrderedBoosting(classes=range(5), max_iter=1, n_folds=4, random_state=0)
         found.append(model.fit(X, ranges).coarsening_)
     chosen = [one.mechanism for one in found]
     expected = "random" if way == "at random" else "offsets"
-    assert chosen.count(expected) >= 6, found
+    assert chosen.count(expected) >= 4, found
     if way in ("skewed", "upwards"):
         assert all(
             one.shares[0, 1] > one.shares[1, 0] for one in found if one.mechanism == expected

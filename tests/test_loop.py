@@ -653,7 +653,14 @@ def kinds_of_rows(X, folder):
     }
 
 
-@pytest.mark.parametrize("learner", [PRIL(), MPRIL(), MulticlassPerceptron()], ids=repr)
+@pytest.mark.parametrize(
+    "learner",
+    [
+        PRIL(),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (MPRIL(), MulticlassPerceptron())),
+    ],
+    ids=repr,
+)
 def test_every_kind_of_row_gives_the_same_model(learner, tmp_path):
     """A rule does not see the rows: one learner for each kind of weights is enough."""
     rng = np.random.default_rng(0)

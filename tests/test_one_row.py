@@ -91,6 +91,19 @@ def test_a_stream_learns_and_predicts_as_partial_fit_does(stream, model, half_li
     np.testing.assert_array_equal(model.predict(stream.X), twin.predict(stream.X))
 
 
+@pytest.mark.parametrize("cls", LINEAR)
+def test_classes_weigh_what_they_do_in_partial_fit(cls):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (120, 3)), np.sort(rng.integers(1, 5, (120, 2)), axis=1)
+    model = cls(classes=[1, 2, 3, 4], class_weight={1: 5.0, 3: 0.25, 4: 0.0})
+    weights = np.tile([1.0, 1.0, 0.3, 0.0], 30)
+    twin = clone(model).partial_fit(X, labels_of(model, y), sample_weight=weights)
+    stream = model.stream()
+    for row, label, weight in zip(X, y, weights, strict=True):
+        stream.learn_one(row, label_of(model, label), weight)
+    assert bits(model) == bits(twin)
+
+
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 33, 200])
 @pytest.mark.parametrize("model", [PRIL(), OrderedLogit(), MulticlassPerceptron()])
 def test_wide_rows_have_the_same_bits(model, width):

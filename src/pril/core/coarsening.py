@@ -23,7 +23,6 @@ Table = dict[tuple[int, int], tuple[float, ...]]  # of a range, the chance of ea
 # How many classes below and above the true one a range has.
 OFFSETS = ((0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
 MOST_STEPS = max(down + up for down, up in OFFSETS)  # of a narrow range, from end to end
-LEAST_OVERLAP = 0.1  # of kinds of ranges, for streams to believe in offsets
 LEAST_SEEN = 0.1  # of the rows that offsets would give a kind of range; with less it is missing
 TINY = 1e-12  # a share that counts as zero where it divides
 

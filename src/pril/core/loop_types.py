@@ -174,8 +174,9 @@ AUTO, RANDOM, ALWAYS = 0, 1, 2  # when `Likelihood` uses offsets
 # What `fit` chose, for rows to come: nothing, so that their evidence decides; a mechanism; a table.
 OPEN, AT_RANDOM, BY_OFFSETS, BY_TABLE = 0, 1, 2, 3
 MIN_PROBABILITY = 1e-12  # probability of a class in a gradient, and share of an offset
-MAX_MISSING_SHARE = 0.1  # share of narrow ranges: see `coarsening_by_row.missing`
-MAX_EVIDENCE_AGAINST = 5.0  # the evidence against offsets that it takes to drop them
+# Narrow ranges are by offsets if so much of them overlaps, so little is missing (see
+# `coarsening_by_row.missing`), and no more evidence is against it.
+LEAST_OVERLAP, MAX_MISSING_SHARE, MAX_EVIDENCE_AGAINST = 0.1, 0.1, 5.0
 # The prior of phi, the logits of the shares of offsets. Widths are normal: odds of 150 to 1 are
 # within a standard deviation. Directions have pseudo-rows up, and as many down; fewer where exact
 # labels show them.
@@ -223,7 +224,7 @@ class Likelihood(NamedTuple):
     trust: float  # exact rows of a class after which what they show of ranges counts half
     noise: float  # relative chance of a label that does not hold the true class
     mode: bool  # whether the likeliest class is predicted, and not the median
-    coarsening: int  # AUTO, RANDOM or OFFSETS
+    coarsening: int  # AUTO, RANDOM or ALWAYS
 
 
 def per_class(n_classes: int) -> int:
@@ -239,6 +240,30 @@ def per_kind(n_classes: int) -> int:
 def per_cell(n_classes: int) -> int:
     """Return how many numbers a part has that has three for each of these labels."""
     return 3 * per_kind(n_classes)
+
+
+def place_of(lo: Any, hi: Any, n_classes: int) -> Any:
+    """Return where labels of up to three classes are: by their length, then by their end."""
+    steps = hi - lo
+    return steps * n_classes - (steps >> 1) + lo
+
+
+def mechanism_of(asked: int, chosen: float, labels: Array, evidence: float) -> int:
+    """Return what explains ranges, compiled or not: AT_RANDOM, BY_OFFSETS or BY_TABLE.
+
+    `chosen` and `labels` are parts of `OWN_PARTS`; the evidence is in rows of mean weight.
+    """
+    if asked == RANDOM:
+        return AT_RANDOM
+    if chosen == BY_TABLE:
+        return BY_TABLE
+    if (asked == ALWAYS) | (chosen == BY_OFFSETS):
+        return BY_OFFSETS
+    narrow = labels[1]
+    likely = (narrow >= labels[2]) & (labels[3] >= LEAST_OVERLAP * narrow)
+    likely &= labels[4] < MAX_MISSING_SHARE * narrow
+    likely &= evidence > -MAX_EVIDENCE_AGAINST
+    return BY_OFFSETS if likely & (chosen == OPEN) else AT_RANDOM
 
 
 class Part(NamedTuple):

@@ -525,7 +525,7 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         return Choice(*(known[name] for name in Choice._fields))
 
     def _counted(self, memory: Memory) -> ByRow:
-        return ByRow(self.coarsening, len(self.order_), memory.parts())
+        return ByRow(COARSENING[self.coarsening], len(self.order_), memory.parts())
 
     def marginal_effects(self, X: Any, sample_weight: ArrayLike | None = None) -> Array:
         """Return the change of each class's probability per unit of each feature, mean over rows.

@@ -8,15 +8,15 @@ from typing import Any, cast
 import numpy as np
 
 from pril.core.arrays import Array
-from pril.core.coarsening import LEAST_OVERLAP, MOST_STEPS, Coarsening, Kinds, Name
+from pril.core.coarsening import MOST_STEPS, Coarsening, Kinds, Name
 from pril.core.loop_types import (
     AT_RANDOM,
     BY_OFFSETS,
     BY_TABLE,
-    MAX_EVIDENCE_AGAINST,
-    MAX_MISSING_SHARE,
     MIN_PROBABILITY,
-    OPEN,
+    RANDOM,
+    mechanism_of,
+    place_of,
 )
 from pril.likelihood.fitting import Fit
 from pril.likelihood.mechanisms import (
@@ -39,7 +39,7 @@ MOST_ROWS, FARTHEST = 1e9, 50.0
 class ByRow:
     """The parts of a memory that `loop_types.OWN_PARTS` lists, as NumPy reads and writes them."""
 
-    asked: str  # "auto", "random" or "offsets"
+    asked: int  # AUTO, RANDOM or ALWAYS
     n_classes: int
     parts: dict[str, Array]
 
@@ -63,18 +63,8 @@ class ByRow:
     @property
     def mechanism(self) -> int:
         """What explains ranges, as `chosen` writes it."""
-        chosen = float(self.parts["chosen"][0])
-        if self.asked == "random":
-            return AT_RANDOM
-        if chosen == BY_TABLE:
-            return BY_TABLE
-        if self.asked == "offsets" or chosen == BY_OFFSETS:
-            return BY_OFFSETS
-        _, narrow, wide, overlap, missing = self.parts["labels"]
-        likely = narrow >= wide and overlap >= LEAST_OVERLAP * narrow
-        likely &= bool(missing < MAX_MISSING_SHARE * narrow)
-        likely &= chosen == OPEN and self.evidence > -MAX_EVIDENCE_AGAINST
-        return BY_OFFSETS if likely else AT_RANDOM
+        chosen, labels = float(self.parts["chosen"][0]), self.parts["labels"]
+        return mechanism_of(self.asked, chosen, labels, self.evidence)
 
     def label_chances(self, kinds: Kinds) -> Array:
         """Return the chance that a row of each class has a label, but for a factor of each."""
@@ -91,8 +81,9 @@ class ByRow:
         return np.maximum(self.parts["table"][self._cell_places(cells)], MIN_PROBABILITY)
 
     def _places(self, kinds: Kinds) -> Array:
-        """Return where labels of up to three classes are: by their length, then by their end."""
-        return kinds.steps * self.n_classes - kinds.steps // 2 + kinds.ends[:, 0]
+        """Return where labels of up to three classes are in `kinds`."""
+        low, high = kinds.ends.T
+        return place_of(low, high, self.n_classes)
 
     def _cell_places(self, cells: Cells) -> Array:
         """Return where cells of these labels are in the table: three for each label."""
@@ -123,7 +114,7 @@ class ByRow:
             chances = label_chances(model, phi, weights)
             chances *= 1.0 - wide / max(whole, wide, MIN_PROBABILITY)
             table = label_table(kinds, chances)
-        evidence = None if self.asked == "random" else self.evidence
+        evidence = None if self.asked == RANDOM else self.evidence
         return Coarsening.of(name, shares_of(self.phi), found.get("evidence", evidence), table)
 
     def hand_over(self, found: Fit, rows: Rows, each: float) -> None:

@@ -16,18 +16,14 @@ All sums are weights of rows; priors are in rows of mean weight, the *unit*.
 from math import exp, log, sqrt
 from typing import NamedTuple
 
+from pril.core import loop_types as types
 from pril.core.arrays import Array
-from pril.core.coarsening import LEAST_OVERLAP, LEAST_SEEN, MOST_STEPS, OFFSETS
+from pril.core.coarsening import LEAST_SEEN, MOST_STEPS, OFFSETS
 from pril.core.loop_types import (
-    ALWAYS,
-    AT_RANDOM,
     BY_OFFSETS,
     BY_TABLE,
     DIRECTION_ROWS,
-    MAX_EVIDENCE_AGAINST,
-    MAX_MISSING_SHARE,
     MIN_PROBABILITY,
-    OPEN,
     RANDOM,
     WIDTH_SPREAD,
 )
@@ -59,11 +55,8 @@ def spare_rows(work):
     return spare[0], spare[1], spare[2], spare[3], spare[4], spare[5], spare[6]
 
 
-@part_of_loop
-def place_of(lo, hi, K):
-    """Return where a label of up to three classes is in `kinds`: by its length, then by lo."""
-    steps = hi - lo
-    return steps * K - (steps >> 1) + lo
+place_of = part_of_loop(types.place_of)
+mechanism_of = part_of_loop(types.mechanism_of)
 
 
 @part_of_loop
@@ -130,24 +123,6 @@ def missing(numbers, places, shares, K):
     return weight
 
 
-@part_of_loop
-def mechanism_of(kind, numbers, places, unit):
-    """Return which mechanism explains ranges, as `chosen` writes it."""
-    chosen = numbers[places[CHOSEN]]
-    if kind == RANDOM:
-        return AT_RANDOM
-    if chosen == BY_TABLE:
-        return BY_TABLE
-    if (kind == ALWAYS) | (chosen == BY_OFFSETS):
-        return BY_OFFSETS
-    labels = places[LABELS]
-    narrow = numbers[labels + 1]
-    likely = (narrow >= numbers[labels + 2]) & (numbers[labels + 3] >= LEAST_OVERLAP * narrow)
-    likely &= numbers[labels + 4] < MAX_MISSING_SHARE * narrow
-    likely &= numbers[places[ADVANTAGE]] > -MAX_EVIDENCE_AGAINST * unit
-    return BY_OFFSETS if likely & (chosen == OPEN) else AT_RANDOM
-
-
 @own_function
 def learn_label(rule, evidence, lo, hi, K, now, chances, work):
     """Write to q the chance that each class in lo..hi has this label, the largest being 1.
@@ -184,7 +159,9 @@ def learn_range(rule, evidence, lo, hi, K, now, chances, work):
     weight, n = now.weight * now.omega, hi - lo + 1
     unit = numbers[labels] / numbers[places[SEEN]]
     unit = unit if unit > 0.0 else 1.0  # files may hold any numbers
-    mechanism = mechanism_of(rule.coarsening, numbers, places, unit)
+    evidence_for = numbers[places[ADVANTAGE]] / unit
+    chosen, sums = numbers[places[CHOSEN]], numbers[labels : places[KINDS]]
+    mechanism = mechanism_of(rule.coarsening, chosen, sums, evidence_for)
     find_shares(numbers, phi, shares)
     kind = place_of(lo, hi, K)
     by_offsets = 0.0
