@@ -515,10 +515,11 @@ def _csv_batches(
     # pyarrow looks for each of these columns among all: its time grows with their square.
     chosen = columns if columns is not None and len(columns) < 1000 else None
     for block in blocks:
+        copied = pa.BufferOutputStream()  # a thread may still hold it when Python ends
+        copied.write(b"\n" + block)  # a mark at the very start is dropped; an empty line, too
         try:
             table = pa.csv.read_csv(
-                # After an empty line, which is skipped: a mark at the very start is dropped.
-                pa.BufferReader(b"\n" + block),
+                pa.BufferReader(copied.getvalue()),
                 pa.csv.ReadOptions(column_names=names, block_size=len(block) + 2),
                 pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
