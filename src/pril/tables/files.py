@@ -12,7 +12,6 @@ import csv
 import difflib
 import hashlib
 import io
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -592,10 +591,11 @@ def _read_header(table: Table, file: TableFile) -> list[str]:
         raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?", hint="encoding")
     if not header:
         raise TableError(f"{name} is empty: a header with the columns' names is missing")
-    if len(header) == 1 and re.search("[,;\t|]", header[0]):
+    other = max(",;\t|", key=header[0].count)
+    if len(header) == 1 and other in header[0]:
         marks = {",": "commas", "\t": "tabs"}.get(mark, repr(mark))
         said = f"the header is one name, {shown(header[0])}, if cells are separated by {marks}"
-        raise TableError(f"{name}: {said}", hint="delimiter")
+        raise TableError(f"{name}: {said}; {other!r} may separate them", hint="delimiter")
     return header
 
 
