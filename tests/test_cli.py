@@ -1126,9 +1126,11 @@ def test_weights_and_half_life(good, bad, call, feed, tmp_path):
 def test_options_that_make_no_sense(bad, call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     assert "where are the labels?" in bad("fit", "t.csv")
-    assert bad("fit", "t.csv", "--upper", "high") == (
-        "--lower and --upper are the two ends of a range: pass both; for exact labels pass --label"
-    )
+    for ends in (["--upper", "high"], ["--lower", "low", "--upper", "low"]):
+        assert bad("fit", "t.csv", *ends) == (
+            "--lower and --upper name the two ends of a range: pass both, each with a column of "
+            "its own; for exact labels pass --label"
+        )
     assert "exact labels, --lower and --upper for ranges: choose one" in bad(
         "fit", "t.csv", *ENDS, "--label", "grade"
     )

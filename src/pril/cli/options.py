@@ -308,14 +308,10 @@ class LabelOptions:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
             )
-        if len(names) == 1 and not self.label:
+        if len(set(names)) == 1 and not self.label:
             raise InputError(
-                "--lower and --upper are the two ends of a range: pass both; for exact labels pass "
-                "--label"
-            )
-        if len(set(names)) < len(names):
-            raise InputError(
-                f"--lower and --upper are both {names[0]}; for exact labels pass --label"
+                "--lower and --upper name the two ends of a range: pass both, each with a column "
+                "of its own; for exact labels pass --label"
             )
         return names
 
