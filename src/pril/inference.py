@@ -1108,8 +1108,8 @@ def _not_identified(
 ) -> tuple[Array, Array]:
     """Return which terms have no weight, and which have no error, as rows do not determine them.
 
-    `whole` has what each term is made of. Of features that determine each other, the last ones have
-    no weight, so that terms with only the others are known.
+    `whole` has what each term is made of. If features determine each other, the last ones have no
+    weight, so that terms with only the others are known.
     """
     d, offset = len(learner.coef_), learner.settings().offset
     has_none = np.zeros(len(whole), dtype=bool)

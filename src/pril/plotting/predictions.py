@@ -312,8 +312,8 @@ class ReliabilityDisplay(drawing.Display):
     point is a bin: its mean probability, and the share of its rows that are in that class or a
     lower one. The vertical line is the 95 % interval of that share (Wilson's): the fewer rows a bin
     has, the longer it is. If it crosses the diagonal, the rows do not contradict the probability.
-    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. Of
-    more than twelve such classes, twelve at equal distances are drawn.
+    The error of a panel is the mean distance of its points from the diagonal, weighted by rows. If
+    there are more than twelve such classes, twelve at equal distances are drawn.
 
     Parameters
     ----------
