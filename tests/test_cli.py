@@ -1143,6 +1143,9 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     assert bad("fit", "t.csv", "--label", "rating").startswith(
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
     )
+    assert bad("fit", "t.csv", *RANGES, "--by", "class") == (
+        "by is for predicted ranges: pass coverage too"
+    )
     assert "expected NAME=VALUE" in bad("fit", "t.csv", *RANGES, "--set", "step")
     assert "choose one of alpha, average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")
     assert "--classes 'a,,b': expected names separated by commas" in bad(
