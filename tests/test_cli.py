@@ -1118,7 +1118,11 @@ def test_weights_and_half_life(good, bad, call, feed, tmp_path):
 def test_options_that_make_no_sense(bad, call, tmp_path):
     write(tmp_path / "t.csv", make_rows())
     assert "where are the labels?" in bad("fit", "t.csv")
-    assert "where are the labels?" in bad("fit", "t.csv", "--lower", "low")
+    for ends in (["--upper", "high"], ["--lower", "low", "--upper", "low"]):
+        assert bad("fit", "t.csv", *ends) == (
+            "--lower and --upper name the two ends of a range: pass both, each with a column of "
+            "its own; for exact labels pass --label"
+        )
     assert "exact labels, --lower and --upper for ranges: choose one" in bad(
         "fit", "t.csv", *ENDS, "--label", "grade"
     )
@@ -1130,6 +1134,9 @@ def test_options_that_make_no_sense(bad, call, tmp_path):
     ) in bad("fit", "t.csv", *ENDS, "--drop", "id,grade")
     assert bad("fit", "t.csv", "--label", "rating").startswith(
         "t.csv: there is no column 'rating'; the columns are 'id', 'size', 'age'"
+    )
+    assert bad("fit", "t.csv", *RANGES, "--by", "class") == (
+        "by is for predicted ranges: pass coverage too"
     )
     assert "expected NAME=VALUE" in bad("fit", "t.csv", *RANGES, "--set", "step")
     assert "choose one of alpha, average" in bad("fit", "t.csv", *RANGES, "--set", "step=1")

@@ -216,6 +216,8 @@ def test_other_mistakes():
     encoder = ColumnEncoder().fit(pa.table({"x": [1.0], "w": ["a"]}))
     with pytest.raises(ValueError, match="there is no column 'w'; the columns are"):
         encoder.transform(pa.table({"x": [1.0]}))
+    with pytest.raises(ValueError, match=r"shape \(9,\): are X and y swapped\? Reshape"):
+        ColumnEncoder().fit(np.arange(9))
     with pytest.raises(TypeError, match="column 'd' cannot be a feature: it holds dates"):
         ColumnEncoder().fit(pa.table({"d": pa.array([0], pa.date32())}))
     with pytest.raises(TypeError, match="column 'x' holds list"):

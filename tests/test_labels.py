@@ -201,6 +201,7 @@ REFUSED = {
     "intervals beside numbers": ([AGES[0], 1], None, TypeError, r"y, row 1: .* got 1 of type int besides Interval"),
     "sparse": (csr_array([[1, 2]]), None, TypeError, r"y must be a dense .*: pass y.toarray\(\)"),
     "bytes array": (np.array([b"a"]), None, TypeError, r"got b'a' of type bytes: decode them first"),
+    "a table of classes": ([1], {k: k for k in range(99)}, ValueError, r"got \{0: 0, .{0,60}\.\.\. instead"),
     "a string of classes": (["a"], "ab", ValueError, r"classes should be a 1d array of labels, got 'ab'"),
 }  # fmt: skip
 

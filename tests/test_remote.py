@@ -289,9 +289,10 @@ def test_cells_separated_by_semicolons(good, bad, tmp_path):
     write(tmp_path / "commas.csv", rows)
     text = write(tmp_path / "tabs.tsv", rows).read_text()
     (tmp_path / "t.csv").write_text(text.replace("\t", ";"))
-    assert bad("fit", "t.csv", *LABELS).endswith(
-        "; for another separator pass, for example, --delimiter ';'"
-    )
+    for path, given, separator in (("t.csv", [], ";"), ("commas.csv", ["--delimiter", ";"], ",")):
+        assert bad("fit", path, *LABELS, *given).endswith(
+            f"; {separator!r} may separate them; pass the separator by --delimiter"
+        )
     for mark in (";;", "", "é", '"', "\n"):
         assert "expected one ASCII character" in bad("fit", "t.csv", *LABELS, "--delimiter", mark)
     assert bad("fit", "tabs.tsv", *LABELS, "--delimiter", ";").endswith(

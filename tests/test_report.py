@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import sparse
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -591,6 +592,8 @@ def test_what_cannot_be_reported_is_refused(bad, good, flats, tmp_path):
     ):
         with pytest.raises(ValueError, match=reason):
             pril.report(model, rows, labels, tmp_path / "old.html")
+    with pytest.raises(NotFittedError, match="PRIL instance is not fitted yet"):
+        pril.report(pril.PRIL(), X, y, tmp_path / "old.html")
     assert (tmp_path / "old.html").read_text() == "<!doctype html>old"
 
 

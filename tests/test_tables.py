@@ -1,6 +1,7 @@
 """Tables: every format gives the same rows, from any row on, and says where it is broken."""
 
 import csv
+import ctypes
 import gzip
 import io
 import json
@@ -509,3 +510,27 @@ def test_spaces_around_a_number_do_not_count_and_a_word_keeps_them(tmp_path):
     [(_, block)] = open_table(str(tmp_path / "t.csv")).blocks()
     assert read_numbers(block["x"], "x").tolist() == [1.0, pytest.approx(math.nan, nan_ok=True)]
     assert read_words(block["town"], "town").to_pylist() == ["NULL ", None]
+
+
+def _new_thread_id():
+    """Return the id of a new thread: one more than that of the thread before it."""
+    ids, python = [], ctypes.pythonapi
+    python.PyThreadState_Get.restype = ctypes.c_void_p
+    python.PyThreadState_GetID.restype = ctypes.c_uint64
+    python.PyThreadState_GetID.argtypes = [ctypes.c_void_p]
+    thread = threading.Thread(
+        target=lambda: ids.append(python.PyThreadState_GetID(python.PyThreadState_Get()))
+    )
+    thread.start()
+    thread.join()
+    return ids[0]
+
+
+def test_threads_of_pyarrow_hold_nothing_of_python(tmp_path):
+    """Else they wait for the interpreter, and a process that ends meanwhile is aborted."""
+    for k in range(300):
+        (tmp_path / f"{k}.csv").write_text("size,town\n1,Oslo\n")
+    table = open_table(str(tmp_path)).stamped()
+    first = _new_thread_id()
+    assert sum(batch.num_rows for batch in table.batches(["size", "town"])) == 300
+    assert _new_thread_id() == first + 1

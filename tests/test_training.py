@@ -13,7 +13,7 @@ import pril
 from learners import EXACT_ONLY
 from pril.core.registry import BY_COMMAND
 from pril.core.words import StepsSoFar
-from pril.errors import InputError
+from pril.errors import InputError, InputTypeError
 from pril.io import model_files
 from pril.metrics import interval_absolute_error, interval_accuracy
 from pril.tables import files, training
@@ -632,6 +632,9 @@ def test_fit_table_refuses_what_it_cannot_know(tmp_path):
             pril.fit_table(path, **given)
     with pytest.raises(InputError, match=r"model must be one of pril, .*, not 'forest'"):
         pril.fit_table(path, label="grade", model="forest")
+    for name in ("classes", "features", "drop"):
+        with pytest.raises(InputTypeError, match=f"{name} must be a list of names, got 'size'"):
+            pril.fit_table(path, label="grade", **{name: "size"})
     with pytest.raises(TableError, match="there is no column 'mark'"):
         pril.fit_table(path, label="mark")
     with pytest.raises(InputError, match="the parameter 'depth' cannot be set"):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from pril import plotting
-from pril.bases.classifier import by_class
+from pril.bases.classifier import by_class, check_ready
 from pril.bases.parts import Parts, model_name
 from pril.core import words
 from pril.core.arrays import Array, FeaturesLike, LabelsLike
@@ -169,6 +169,7 @@ class Report:
             raise InputError(f"title must be a text, got {shown(self.title)}")
         self.parts = Parts.of(self.model)
         self.learner = self.parts.learner
+        check_ready(self.learner)
         self.classes = self.learner.order_
 
     def add(

@@ -308,11 +308,10 @@ class LabelOptions:
             raise InputError(
                 "--label is for exact labels, --lower and --upper for ranges: choose one"
             )
-        if len(names) == 1 and not self.label:
-            raise InputError(NO_LABELS)
-        if len(set(names)) < len(names):
+        if len(set(names)) == 1 and not self.label:
             raise InputError(
-                f"--lower and --upper are both {names[0]}; for exact labels pass --label"
+                "--lower and --upper name the two ends of a range: pass both, each with a column "
+                "of its own; for exact labels pass --label"
             )
         return names
 
@@ -422,7 +421,7 @@ ADVICE = {
     "edges": "pass --edges, the cut points between the classes",
     "ends": "pass --ends LOW,HIGH, such as --ends 0,250000",
     "again": "to learn them once more pass --again",
-    "delimiter": "for another separator pass, for example, --delimiter ';'",
+    "delimiter": "pass the separator by --delimiter",
     "decimal": "if these are numbers, {}",
     "drop": "leave it out with --drop",
     "per": "pass --per unit",
@@ -470,9 +469,9 @@ def _split_edges(text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        edges = tuple(map(float, split_names("--edges", text)))
-    except ValueError as error:
-        raise InputError(f"--edges {text}: {error}") from None
+        edges = tuple(map(float, text.split(",")))
+    except ValueError:
+        edges = (math.nan,)
     if not all(map(math.isfinite, edges)) or any(a >= b for a, b in pairwise(edges)):
         raise InputError(f"--edges {text}: expected ascending numbers separated by commas")
     return edges

@@ -3,6 +3,8 @@
 They may move in any release: a change shows here first, and `make test` runs the newest version.
 """
 
+from collections.abc import Callable
+from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any
 
@@ -26,6 +28,7 @@ __all__ = [
     "Interval",
     "StrOptions",
     "check_feature_names_in",
+    "checked",
     "column_indices",
     "convert_to_numpy",
     "fit_context",
@@ -49,10 +52,15 @@ def openmp_threads() -> int:
 
 
 def validate_data(estimator: BaseEstimator, X: FeaturesLike, **options: object) -> Any:
+    """Let scikit-learn check X for an estimator."""
+    return checked(partial(_validate_data, estimator), X, **options)
+
+
+def checked(check: Callable[..., Any], X: FeaturesLike, **options: object) -> Any:
     """Let scikit-learn check X; what it refuses is an error of ours."""
     try:
         with refusing():
-            return _validate_data(estimator, X, **options)
+            return check(X, **options)
     except InputError as error:
         if not str(error).startswith("Expected 2D array"):  # followed by the whole array
             raise

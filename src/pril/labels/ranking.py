@@ -240,7 +240,7 @@ def _read_values(y: Any, name: str) -> Labels:
     except ValueError:  # rows of different lengths
         return _read_objects(_as_objects(y, name), name)
     if array.ndim == 0:
-        raise InputError(f"{name} should be a 1d array of labels, got {y!r} instead")
+        raise InputError(f"{name} should be a 1d array of labels, got {shown(y)} instead")
     kind = array.dtype.kind
     if kind in "mM":
         raise InputTypeError(

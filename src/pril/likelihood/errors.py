@@ -133,7 +133,7 @@ class Errors:
 
     @cached_property
     def aliases(self) -> Array:
-        """What each feature without a scale is, by those that have one: (unused, d).
+        """Each feature without a scale, as a sum of those that have one: (unused, d).
 
         Only without a penalty; zeros for the offset, and for features that are constant.
         """
@@ -196,7 +196,7 @@ class Errors:
     def _complete_separation(self) -> Separation | None:
         """The direction in which all numbers grow alike, if each row is inside its range then.
 
-        Of many features, no other direction is looked at.
+        If there are many features, this is the only direction that is looked at.
         """
         problem, x = self.fit.problem, self.fit.maximum.x
         used = np.flatnonzero(problem.frame.scale > 0.0)

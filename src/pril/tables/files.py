@@ -11,7 +11,6 @@ import codecs
 import csv
 import hashlib
 import io
-import re
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -514,10 +513,11 @@ def _csv_batches(
     # pyarrow looks for each of these columns among all: its time grows with their square.
     chosen = columns if columns is not None and len(columns) < 1000 else None
     for block in blocks:
+        copied = pa.BufferOutputStream()  # a thread may still hold it when Python ends
+        copied.write(b"\n" + block)  # a mark at the very start is dropped; an empty line, too
         try:
             table = pa.csv.read_csv(
-                # After an empty line, which is skipped: a mark at the very start is dropped.
-                pa.BufferReader(b"\n" + block),
+                pa.BufferReader(copied.getvalue()),
                 pa.csv.ReadOptions(column_names=names, block_size=len(block) + 2),
                 pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
@@ -590,10 +590,11 @@ def _read_header(table: Table, file: TableFile) -> list[str]:
         raise TableError(f"{name}: the header is not UTF-8: is it UTF-16?", hint="encoding")
     if not header:
         raise TableError(f"{name} is empty: a header with the columns' names is missing")
-    if len(header) == 1 and re.search("[,;\t|]", header[0]):
+    other = max(",;\t|", key=header[0].count)
+    if len(header) == 1 and other in header[0]:
         marks = {",": "commas", "\t": "tabs"}.get(mark, repr(mark))
         said = f"the header is one name, {shown(header[0])}, if cells are separated by {marks}"
-        raise TableError(f"{name}: {said}", hint="delimiter")
+        raise TableError(f"{name}: {said}; {other!r} may separate them", hint="delimiter")
     return header
 
 

@@ -24,7 +24,7 @@ from pril.core.coarsening import Kinds
 from pril.core.registry import BY_COMMAND
 from pril.core.threads import available_memory, unchanged_on_failure
 from pril.core.words import StepsSoFar
-from pril.errors import InputError, shown
+from pril.errors import InputError, InputTypeError, shown
 from pril.labels import ranking
 from pril.learners.boosting.cross_fitting import MOST_SAMPLED, Rounds, folds_for
 from pril.learners.boosting.folds import MOST_KEPT
@@ -121,6 +121,9 @@ def fit_table(
     columns = tuple(name for name in (label, lower, upper) if name is not None)
     if len(columns) != (2 if label is None else 1):
         raise InputError("where are the labels? Pass label=COLUMN, or lower=COLUMN, upper=COLUMN")
+    for name, names in {"classes": classes, "features": features, "drop": drop}.items():
+        if isinstance(names, str):
+            raise InputTypeError(f"{name} must be a list of names, got {shown(names)}")
     if model not in BY_COMMAND:
         raise InputError(f"model must be one of {', '.join(BY_COMMAND)}, not {shown(model)}")
     task = Task(
