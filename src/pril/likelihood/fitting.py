@@ -174,7 +174,8 @@ class Problem:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             prior = self.priors.at(point, phi, self.mechanism)
             found = self.loglik(point, table).plus(prior)
-        return found if np.isfinite([found.value, *found.gradient]).all() else None
+        is_finite = np.isfinite(found.value) and np.isfinite(found.gradient).all()
+        return found if is_finite else None
 
     def starts(self) -> list[Array]:
         """Return where searches begin.
@@ -186,16 +187,6 @@ class Problem:
         theta = self.score + self.link.quantile(below)
         w = np.zeros(self.d)
         return [np.concatenate([w, phi, theta]) for phi in self.mechanism.starts(weights)]
-
-    def start_near(self, x: Array, some: Problem) -> Array:
-        """Return where a search begins, given where it ended for some of the rows.
-
-        More rows say more of what hardly occurs: numbers that labels themselves show move as they
-        do in `starts`.
-        """
-        here, there = (each.mechanism.starts(each.rows.weights)[0] for each in (self, some))
-        w, phi, theta = self.split(x)
-        return np.concatenate([w, phi + here - there, theta])
 
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
@@ -410,7 +401,7 @@ class Fitting:
 
     @cached_property
     def nearer(self) -> InMemory:
-        """More rows than those that are compared."""
+        """More rows than those that are compared, all of them if they are few."""
         return self.rows.sample(NEARER * MOST_COMPARED)
 
     @cached_property
@@ -428,6 +419,12 @@ class Fitting:
         exact = weights[kinds.exact].sum()
         doubt = trust / (trust + exact) if trust > 0.0 else 1e-3
         return Offsets(kinds, DIRECTION_ROWS * doubt)
+
+    def as_all(self, some: InMemory) -> InMemory:
+        """Return some rows with the weight of all: priors then say as little beside them."""
+        factors = self.rows.weights / np.where(some.weights > 0.0, some.weights, 1.0)
+        weight = some.whole.weight * factors[some.whole.kind]
+        return replace(some, whole=some.whole._replace(weight=weight))
 
     def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
         """Return the problem of some rows."""
@@ -478,18 +475,14 @@ class Fitting:
             problem = self.problem(self.rows, self.mechanism("random"))
             return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
-        problem = self.problem(self.compared, mechanism)
-        if self.rows.n_rows <= MOST_COMPARED:
-            problem = self.problem(self.rows, mechanism)
-            return Fit(problem, maximum, self.scale, evidence, n_steps - maximum.n_iter)
-        if self.rows.n_rows > NEARER * MOST_COMPARED:
-            some = self.problem(self.nearer, mechanism)
-            start = Maximum(some.start_near(maximum.x, problem))
-            problem, maximum = some, some.fit(start, self.settings.max_iter)
-            n_steps += maximum.n_iter
         whole = self.problem(self.rows, mechanism)
-        start = Maximum(whole.start_near(maximum.x, problem))
-        return Fit(whole, start, self.scale, evidence, n_steps)
+        if self.rows.n_rows <= MOST_COMPARED:
+            return Fit(whole, maximum, self.scale, evidence, n_steps - maximum.n_iter)
+        if self.rows.n_rows > NEARER * MOST_COMPARED:
+            nearer = self.problem(self.as_all(self.nearer), mechanism)
+            maximum = nearer.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
+            n_steps += maximum.n_iter
+        return Fit(whole, Maximum(maximum.x), self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""

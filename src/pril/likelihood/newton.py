@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import isotonic_regression
-from scipy.sparse import csc_array, csr_array, diags_array, issparse, triu
+from scipy.sparse import csc_array, diags_array, issparse, triu
 from scipy.sparse.linalg import splu
 
 from pril.core.arrays import Array
 from pril.core.threads import with_one_blas_thread
-from pril.likelihood.sums import Information, Sums
+from pril.likelihood.sums import Information, Sums, by_thresholds
 
 TOLERANCE = 1e-8  # of the log posterior: the last step moves by 1e-4 standard errors
 ROUNDING = 1e-11  # of the log posterior, relative: a sum over many rows may fall by as much
@@ -128,7 +128,7 @@ def with_room(information: Information, distance: Array, pull: Array) -> Informa
     A class whose share falls to 0 at the maximum has thresholds that meet. By the logarithm of the
     distance between them, the value is as curved as this adds.
     """
-    if len(distance) == 0:
+    if not pull.any():
         return information
     level = np.zeros(len(distance) + 1)
     more = by_thresholds(level, pull / distance, issparse(information.cuts))
@@ -160,15 +160,6 @@ def _dense_step(information: Information, gradient: Array, damping: float) -> tu
     if not is_flat and along @ steps < TOLERANCE:
         steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
     return vectors @ steps / size, is_flat
-
-
-def by_thresholds(level: Array, curve: Array, is_sparse: bool) -> Any:
-    """Return as information of thresholds the curvature by some, and by each distance."""
-    ends = np.pad(curve, 1)
-    diagonal = level + ends[:-1] + ends[1:]
-    if is_sparse:
-        return csr_array(diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1]))
-    return np.diag(diagonal) - np.diag(curve, 1) - np.diag(curve, -1)
 
 
 def brakes(information: Information) -> Information:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Selection: TypeAlias = slice | Array  # of rows: some that follow each other, or their numbers
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 14, 1 << 19  # the most of a block, which stays in the cache
-FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
+FAN_IN = 16  # of the tree in which sums are added up
 LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
 # Rounding errors of scores: a feature so many spreads from zero costs a score 9 digits.
 FARTHEST = 2.0**32
@@ -171,10 +171,12 @@ def total(parts: Iterable[T], add: Callable[[T, T], T]) -> T:
         for first in parts:
             yield reduce(add, islice(parts, FAN_IN - 1), first)
 
-    sums = iter(parts)
-    for _ in range(MOST_LEVELS):
-        sums = grouped(sums)
-    return next(sums)
+    sums = grouped(iter(parts))
+    first = next(sums)
+    while (second := next(sums, None)) is not None:
+        sums = grouped(chain([first, second], sums))
+        first = next(sums)
+    return first
 
 
 class Moments(NamedTuple):

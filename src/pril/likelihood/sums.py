@@ -69,24 +69,26 @@ class Terms(NamedTuple):
 
         Both are those of this shape only.
         """
-        starts = np.flatnonzero(np.diff(self.number, prepend=-1))
-        kinds, place = self.number[starts], 0
-        (q, _), m = self.first.shape, len(self.second)
-        first, pairs = first.reshape(-1, q), pairs.reshape(-1, q * (q + 1) // 2)
-        weighed = weight * self.first
-        first[kinds] += np.add.reduceat(weighed, starts, axis=1).T
+        is_first = np.ones(len(self.number), dtype=bool)
+        is_first[1:] = self.number[1:] != self.number[:-1]
+        starts = np.flatnonzero(is_first)
+        kinds = self.number[starts]
+        (q, n), m = self.first.shape, len(self.second)
+        weighed, second, mixed = weight * self.first, weight * self.second, weight * self.mixed
+        products, place = np.empty((q * (q + 1) // 2, n)), 0
         for a in range(q):
-            products = weighed[a] * self.first[a:]
+            own = products[place : place + q - a]
+            np.multiply(weighed[a], self.first[a:], out=own)
             if a < m:
-                products[0] -= weight * self.second[a]
+                own[0] -= second[a]
             if a < m < q:  # a cell has a cut below it and one above
-                mixed = weight * self.mixed[a]
                 if a < m - 1:
-                    products[m] += mixed
+                    own[m] += mixed[a]
                 if a > 0:
-                    products[m - 1] -= mixed
-            pairs[kinds, place : place + q - a] += np.add.reduceat(products, starts, axis=1).T
+                    own[m - 1] -= mixed[a]
             place += q - a
+        first.reshape(-1, q)[kinds] = np.add.reduceat(weighed, starts, axis=1).T
+        pairs.reshape(-1, place)[kinds] = np.add.reduceat(products, starts, axis=1).T
 
 
 class KindSums(NamedTuple):
@@ -284,6 +286,16 @@ def assembled(sums: KindSums, cells: Cells, table: Table) -> Sums:
         Information(rest, np.concatenate([by_w[:, cuts], to_phi[:, cuts]]), whole[cuts, cuts]),
         sums.squares,
     )
+
+
+def by_thresholds(level: Array, curve: Array, is_sparse: bool) -> Any:
+    """Return as information of thresholds the curvature by some, and by each distance."""
+    diagonal = level.copy()
+    diagonal[1:] += curve
+    diagonal[:-1] += curve
+    if is_sparse:
+        return csr_array(diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1]))
+    return np.diag(diagonal) - np.diag(curve, 1) - np.diag(curve, -1)
 
 
 def information_of(cells: Cells, pairs: Array) -> Any:
