@@ -21,7 +21,7 @@ from pril.core.links import LOGIT, Link
 from pril.core.loop_types import DIRECTION_ROWS
 from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, Table, label_chances
 from pril.likelihood.newton import Maximum, climb, log_determinant
-from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
+from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared, shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 
@@ -29,6 +29,7 @@ MOST_COMPARED = 5000  # different rows that show which mechanism fits
 NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 0.1  # of the log posterior: what starts may leave, until it is clear which one is best
+DIVIDED = 2  # times that labels are divided among their classes, before a search begins
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 ROUNDING = 16.0 * np.finfo(float).eps  # of a sum of squares, relative
@@ -180,13 +181,16 @@ class Problem:
     def starts(self) -> list[Array]:
         """Return where searches begin.
 
-        Weights are 0, and thresholds those of classes as ranges divided evenly have them.
+        Weights are 0, and thresholds those of classes as labels then divide among them.
         """
-        weights = self.rows.weights
-        below = np.cumsum(evenly_shared(self.mechanism.kinds, weights))[:-1]
-        theta = self.score + self.link.quantile(below)
-        w = np.zeros(self.d)
-        return [np.concatenate([w, phi, theta]) for phi in self.mechanism.starts(weights)]
+        mechanism, weights, found = self.mechanism, self.rows.weights, []
+        for phi in mechanism.starts(weights):
+            shares, M = evenly_shared(mechanism.kinds, weights), mechanism.table(phi).M
+            for _ in range(DIVIDED):
+                shares = shared(mechanism.cells, M, shares, weights)
+            theta = self.score + self.link.quantile(np.cumsum(shares)[:-1])
+            found.append(np.concatenate([np.zeros(self.d), phi, theta]))
+        return found
 
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
@@ -196,7 +200,10 @@ class Problem:
 
     def fit_all(self, max_iter: int) -> tuple[Maximum, int]:
         """Find the highest maximum from all starts; return how many steps that took, too."""
-        found = [self.fit(Maximum(x), max_iter, tolerance=ROUGH) for x in self.starts()]
+        found: list[Maximum] = []
+        for x in self.starts():
+            known = [each for each in found if each.converged]
+            found.append(self.fit(Maximum(x), max_iter, tolerance=ROUGH, known=known))
         highest = max(found, key=lambda each: each.value)
         best = self.fit(highest._replace(converged=False), max_iter)
         return best, sum(each.n_iter for each in found) + best.n_iter - highest.n_iter
@@ -451,9 +458,10 @@ class Fitting:
         """
         kinds, weights = problem.mechanism.kinds, problem.rows.weights
         exact = weights[kinds.exact].sum()
-        n_cells = (kinds.steps + 1).sum()
+        if exact < (kinds.steps + 1).sum():
+            return problem.mechanism, best, 0
         target = problem.label_chances(best.x)
-        if exact < n_cells or not np.isfinite(target).all():
+        if not np.isfinite(target).all():
             return problem.mechanism, best, 0
         w, _, theta = problem.split(best.x)
         name, n_steps, values = problem.mechanism.name, 0, []

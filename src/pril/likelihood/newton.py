@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ LEAST_LEFT = 0.1  # of the distance between two thresholds, after a step
 MOST_SHORTER = 2  # times that a step after which the value falls is shortened, before it is damped
 NO_DISTANCE = 1e-12  # of two thresholds: less makes no difference, and is soon a rounding error
 MOST_VECTORS = 256  # numbers whose saddles are left along eigenvectors, which are slow to find
+NEAR = 1.0  # squared standard errors between where a step ends and a maximum that it leads to
 FLAT = 1e-9  # curvature of scaled information: a rounding error
 
 
@@ -55,13 +56,14 @@ def climb(
     unit: float = 1.0,
     tolerance: float = TOLERANCE,
     step_to: Step | None = None,
+    known: Sequence[Maximum] = (),
     watch: Callable[[Maximum], None] = lambda _: None,
 ) -> Maximum:
     """Find a maximum. `look_at` returns None where there is no value.
 
     `unit` is the weight of a row, where rows weigh little. The last step would gain less than
-    `tolerance`. `watch` is told where the search is after each step: one that starts there gives
-    the same bits.
+    `tolerance`. A search that leads to a `known` maximum, or to less, ends there. `watch` is told
+    where the search is after each step: one that starts there gives the same bits.
     """
     x, here, n_before, damping, _ = start
     here = look_at(x) if here is None else here
@@ -71,6 +73,10 @@ def climb(
         step, is_peak = (step_to or newton_step)(here, x, damping)
         gain = float(here.gradient @ step)
         step = ordered(x, step, here.information.cross.shape[1])
+        for other in known if is_peak and damping == 0.0 else ():
+            apart = other.sums.information.along(x + step - other.x)
+            if apart < NEAR or here.value + gain < other.value:
+                return other._replace(n_iter=n_iter)
         least = max(tolerance * min(unit, 1.0), SMALLEST * abs(here.value))
         is_last = is_peak and damping == 0.0 and gain < least
         there = look_at(x + step)

@@ -10,7 +10,7 @@ import numpy as np
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
 from pril.core.links import between_cuts
-from pril.likelihood.mechanisms import Mechanism
+from pril.likelihood.mechanisms import Cells, Mechanism
 from pril.likelihood.rows import Block
 from pril.likelihood.sums import (
     MOST_DENSE,
@@ -95,4 +95,14 @@ class Priors:
 def evenly_shared(kinds: Kinds, weights: Array) -> Array:
     """Return the shares of the classes if ranges are divided evenly."""
     rows = kinds.evenly(weights) + HALF_A_ROW
+    return rows / rows.sum()
+
+
+def shared(cells: Cells, M: Array, shares: Array, weights: Array) -> Array:
+    """Return the shares of the classes if ranges are divided by chances M and such shares."""
+    each = M * shares[cells.rank]
+    whole = np.bincount(cells.kind, each, len(weights))
+    rows = cells.kinds.evenly(np.where(cells.varies, 0.0, weights)) + HALF_A_ROW
+    divided = weights / np.where(whole > 0.0, whole, 1.0)
+    rows += np.bincount(cells.rank, each * divided[cells.kind], len(rows))
     return rows / rows.sum()

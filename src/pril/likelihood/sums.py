@@ -118,6 +118,14 @@ class Information(NamedTuple):
         """Return the sum."""
         return Information(*map(add, self, other))
 
+    def along(self, v: Array) -> float:
+        """Return the curvature along a direction; its first numbers may be left out of both."""
+        r, k = self.cross.shape
+        rest, cuts = v[len(v) - k - r : len(v) - k], v[len(v) - k :]
+        return float(
+            rest @ self.rest @ rest + cuts @ (self.cuts @ cuts) + 2.0 * rest @ self.cross @ cuts
+        )
+
     def dense(self) -> Array:
         """Return it as one matrix."""
         r, n = len(self.rest), len(self.rest) + self.cuts.shape[0]
@@ -295,7 +303,11 @@ def by_thresholds(level: Array, curve: Array, is_sparse: bool) -> Any:
     diagonal[:-1] += curve
     if is_sparse:
         return csr_array(diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1]))
-    return np.diag(diagonal) - np.diag(curve, 1) - np.diag(curve, -1)
+    k = len(level)
+    matrix = np.zeros(k * k)
+    matrix[:: k + 1] = diagonal
+    matrix[1 :: k + 1] = matrix[k :: k + 1] = -curve
+    return matrix.reshape(k, k)
 
 
 def information_of(cells: Cells, pairs: Array) -> Any:
