@@ -312,11 +312,12 @@ class Offsets:
 
     def prior(self, phi: Array) -> Prior:
         """Return the prior: normal for the widths, beta for the directions."""
-        widths, up, rows = phi[:2] / WIDTH_SPREAD, expit(phi[2:]), self.direction_rows
+        widths, rows = phi[:2] / WIDTH_SPREAD, self.direction_rows
+        up, down = expit(phi[2:]), expit(-phi[2:])  # a share near 1 is not rounded
         value = -0.5 * float(widths @ widths) - 2.0 * np.log(np.sqrt(2.0 * np.pi) * WIDTH_SPREAD)
-        value += float((rows * np.log(up * (1.0 - up)) - betaln(rows, rows)).sum())
-        gradient = np.concatenate([-widths / WIDTH_SPREAD, rows * (1.0 - 2.0 * up)])
-        curve = np.concatenate([[WIDTH_SPREAD**-2.0] * 2, 2.0 * rows * up * (1.0 - up)])
+        value += float((rows * np.log(up * down) - betaln(rows, rows)).sum())
+        gradient = np.concatenate([-widths / WIDTH_SPREAD, rows * (down - up)])
+        curve = np.concatenate([[WIDTH_SPREAD**-2.0] * 2, 2.0 * rows * up * down])
         return Prior(float(value), gradient, curve)
 
     def table(self, phi: Array) -> Table:

@@ -69,9 +69,7 @@ class Terms(NamedTuple):
 
         Both are those of this shape only.
         """
-        is_first = np.ones(len(self.number), dtype=bool)
-        is_first[1:] = self.number[1:] != self.number[:-1]
-        starts = np.flatnonzero(is_first)
+        starts = np.flatnonzero(np.append(True, self.number[1:] != self.number[:-1]))
         kinds = self.number[starts]
         (q, n), m = self.first.shape, len(self.second)
         weighed, second, mixed = weight * self.first, weight * self.second, weight * self.mixed
