@@ -118,33 +118,21 @@ class Lowest(NamedTuple):
     @classmethod
     def of(cls, block: Block, digests: Array, most: int) -> Lowest:
         """Return the rows of a block that have `most` different features."""
-        if block.n_rows > most and len(different := sorted_unique(digests)) > most:
-            some = np.flatnonzero(digests <= different[most - 1])
-            block, digests = block.take(some), digests[some]
         order = np.lexsort([block.kind, digests])
         digests, kind = digests[order], block.kind[order]
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = (digests[1:] != digests[:-1]) | (kind[1:] != kind[:-1])
+        is_new, is_first = np.ones((2, len(order)), dtype=bool)
+        is_new[1:] = digests[1:] != digests[:-1]
+        is_first[1:] = is_new[1:] | (kind[1:] != kind[:-1])
         starts = np.flatnonzero(is_first)
         weight = np.add.reduceat(block.weight[order], starts)
-        return cls(block.take(order[starts])._replace(weight=weight), digests[starts])
+        n = np.searchsorted(np.cumsum(is_new[starts]), most, "right")
+        rows = block.take(order[starts[:n]])._replace(weight=weight[:n])
+        return cls(rows, digests[starts[:n]])
 
     def plus(self, other: Lowest, most: int) -> Lowest:
         """Return those of the rows of both."""
-        if np.count_nonzero(np.diff(self.digests)) == most - 1:
-            other = other.take(slice(np.searchsorted(other.digests, self.digests[-1], "right")))
         both = np.concatenate([self.digests, other.digests])
         return Lowest.of(Block.joined([self.rows, other.rows]), both, most)
-
-    def take(self, some: slice) -> Lowest:
-        """Return some of them."""
-        return Lowest(self.rows.take(some), self.digests[some])
-
-
-def sorted_unique(values: Array) -> Array:
-    """Return the different values, ascending; by sorting, which is faster than `numpy.unique`."""
-    ascending = np.sort(values)
-    return ascending[np.append(True, ascending[1:] != ascending[:-1])]
 
 
 def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:
