@@ -19,7 +19,7 @@ from pril.core.coarsening import Kinds
 from pril.core.links import LINKS
 from pril.labels import make_intervals
 from pril.likelihood.fitting import FitSettings, Fitting, fit
-from pril.likelihood.mechanisms import Free
+from pril.likelihood.mechanisms import Free, Offsets
 from pril.likelihood.newton import Maximum
 from pril.likelihood.rows import Block, InMemory
 
@@ -545,6 +545,16 @@ def test_a_sample_leads_near_the_maximum_of_all_rows(seed, monkeypatch):
     assert isinstance(found.problem.mechanism, Free)
     assert found.maximum.converged
     assert found.maximum.n_iter <= 5
+
+
+@pytest.mark.parametrize("logit", [1.0, 30.0, 50.0, 500.0])
+def test_the_prior_of_a_direction_is_mirrored(logit):
+    mechanism = Offsets(Kinds(np.array([[0, 1]]), 3), 2.0)
+    up, down = (mechanism.prior(np.array([0.5, -1.0, way, 0.0])) for way in (logit, -logit))
+    assert np.isfinite(up.value)
+    assert up.value == pytest.approx(down.value, rel=1e-12)
+    assert up.gradient[2] == pytest.approx(-down.gradient[2], rel=1e-12)
+    assert up.gradient[2] < 0.0
 
 
 @pytest.mark.parametrize("width", [1, 2])

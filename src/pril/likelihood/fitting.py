@@ -175,8 +175,7 @@ class Problem:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             prior = self.priors.at(point, phi, self.mechanism)
             found = self.loglik(point, table).plus(prior)
-        is_finite = np.isfinite(found.value) and np.isfinite(found.gradient).all()
-        return found if is_finite else None
+        return found if np.isfinite(found.value + found.gradient.sum()) else None
 
     def starts(self) -> list[Array]:
         """Return where searches begin.

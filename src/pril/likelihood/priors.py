@@ -12,14 +12,7 @@ from pril.core.coarsening import Kinds
 from pril.core.links import between_cuts
 from pril.likelihood.mechanisms import Cells, Mechanism
 from pril.likelihood.rows import Block
-from pril.likelihood.sums import (
-    MOST_DENSE,
-    MOST_PLACES,
-    Information,
-    Point,
-    Sums,
-    by_thresholds,
-)
+from pril.likelihood.sums import MOST_DENSE, MOST_PLACES, Information, Point, Sums, by_thresholds
 
 # Pseudo-rows of the shares of the classes, at what ranges divided evenly give: where a mechanism is
 # learned, a class may else vanish because its neighbours explain its ranges.
@@ -53,9 +46,7 @@ class ClassShares(NamedTuple):
         level[1:] -= beside
         level[:-1] -= beside
         cuts = by_thresholds(level, beside, len(cut) > MOST_PLACES)
-        of_shares = np.zeros((len(by_w), len(each)))
-        of_shares[:, :-1] -= by_w
-        of_shares[:, 1:] += by_w
+        of_shares = np.diff(-by_w, prepend=0.0, append=0.0)
         curved = of_shares * curve
         cross = (curved[:, :-1] - curved[:, 1:]) * cut + Z.sums(bend)
         rest = np.empty((0, 0))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -26,7 +26,6 @@ from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
 
 T = TypeVar("T")
-Selection: TypeAlias = slice | Array  # of rows: some that follow each other, or their numbers
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 14, 1 << 19  # the most of a block, which stays in the cache
 FAN_IN = 16  # of the tree in which sums are added up
@@ -62,8 +61,8 @@ class Block(NamedTuple):
         X = (self.X.data, self.X.indices, self.X.indptr) if issparse(self.X) else (self.X,)
         return sum(part.nbytes for part in (*X, *self[1:]) if part is not None)
 
-    def take(self, some: Selection) -> Block:
-        """Return some of the rows."""
+    def take(self, some: slice | Array) -> Block:
+        """Return some of the rows: some that follow each other, or those with such numbers."""
         offset = None if self.offset is None else self.offset[some]
         return Block(self.X[some], self.kind[some], self.weight[some], offset)
 
