@@ -160,10 +160,9 @@ class Kinds:
 
     def over_classes(self, values: Array) -> Array:
         """Return the sum over the kinds that contain each class."""
-        steps = np.zeros(self.n_classes + 1)
-        np.add.at(steps, self.ends[:, 0], values)
-        np.subtract.at(steps, self.ends[:, 1] + 1, values)
-        return np.maximum(np.cumsum(steps)[:-1], 0.0)
+        begun, ended = (np.bincount(ends, values, self.n_classes) for ends in self.ends.T)
+        begun[1:] -= ended[:-1]
+        return np.maximum(np.cumsum(begun), 0.0)
 
     def over_kinds(self, values: Array) -> Array:
         """Return the sum over the classes of each kind."""

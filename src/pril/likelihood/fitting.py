@@ -20,7 +20,7 @@ from pril.core.coarsening import Kinds
 from pril.core.loop_types import DIRECTION_ROWS
 from pril.likelihood.mechanisms import Free, Mechanism, Offsets, Random, Table, label_chances
 from pril.likelihood.newton import Maximum, climb, log_determinant
-from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
+from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared, shared
 from pril.likelihood.rows import Block, Frame, InMemory, Rows
 from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 from pril.links import LOGIT, Link
@@ -29,6 +29,7 @@ MOST_COMPARED = 5000  # different rows that show which mechanism fits
 NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 0.1  # of the log posterior: what starts may leave, until it is clear which one is best
+DIVIDED = 2  # times that labels are divided among their classes, before a search begins
 FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 ROUNDING = 16.0 * np.finfo(float).eps  # of a sum of squares, relative
@@ -174,28 +175,21 @@ class Problem:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             prior = self.priors.at(point, phi, self.mechanism)
             found = self.loglik(point, table).plus(prior)
-        return found if np.isfinite([found.value, *found.gradient]).all() else None
+        return found if np.isfinite(found.value + found.gradient.sum()) else None
 
     def starts(self) -> list[Array]:
         """Return where searches begin.
 
-        Weights are 0, and thresholds those of classes as ranges divided evenly have them.
+        Weights are 0, and thresholds those of classes as labels then divide among them.
         """
-        weights = self.rows.weights
-        below = np.cumsum(evenly_shared(self.mechanism.kinds, weights))[:-1]
-        theta = self.score + self.link.quantile(below)
-        w = np.zeros(self.d)
-        return [np.concatenate([w, phi, theta]) for phi in self.mechanism.starts(weights)]
-
-    def start_near(self, x: Array, some: Problem) -> Array:
-        """Return where a search begins, given where it ended for some of the rows.
-
-        More rows say more of what hardly occurs: numbers that labels themselves show move as they
-        do in `starts`.
-        """
-        here, there = (each.mechanism.starts(each.rows.weights)[0] for each in (self, some))
-        w, phi, theta = self.split(x)
-        return np.concatenate([w, phi + here - there, theta])
+        mechanism, weights, found = self.mechanism, self.rows.weights, []
+        for phi in mechanism.starts(weights):
+            shares, M = evenly_shared(mechanism.kinds, weights), mechanism.table(phi).M
+            for _ in range(DIVIDED):
+                shares = shared(mechanism.cells, M, shares, weights)
+            theta = self.score + self.link.quantile(np.cumsum(shares)[:-1])
+            found.append(np.concatenate([np.zeros(self.d), phi, theta]))
+        return found
 
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
@@ -205,7 +199,10 @@ class Problem:
 
     def fit_all(self, max_iter: int) -> tuple[Maximum, int]:
         """Find the highest maximum from all starts; return how many steps that took, too."""
-        found = [self.fit(Maximum(x), max_iter, tolerance=ROUGH) for x in self.starts()]
+        found: list[Maximum] = []
+        for x in self.starts():
+            known = [each for each in found if each.converged]
+            found.append(self.fit(Maximum(x), max_iter, tolerance=ROUGH, known=known))
         highest = max(found, key=lambda each: each.value)
         best = self.fit(highest._replace(converged=False), max_iter)
         return best, sum(each.n_iter for each in found) + best.n_iter - highest.n_iter
@@ -410,7 +407,7 @@ class Fitting:
 
     @cached_property
     def nearer(self) -> InMemory:
-        """More rows than those that are compared."""
+        """More rows than those that are compared, all of them if they are few."""
         return self.rows.sample(NEARER * MOST_COMPARED)
 
     @cached_property
@@ -428,6 +425,12 @@ class Fitting:
         exact = weights[kinds.exact].sum()
         doubt = trust / (trust + exact) if trust > 0.0 else 1e-3
         return Offsets(kinds, DIRECTION_ROWS * doubt)
+
+    def as_all(self, some: InMemory) -> InMemory:
+        """Return some rows with the weight of all: priors then say as little beside them."""
+        factors = self.rows.weights / np.where(some.weights > 0.0, some.weights, 1.0)
+        weight = some.whole.weight * factors[some.whole.kind]
+        return replace(some, whole=some.whole._replace(weight=weight))
 
     def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
         """Return the problem of some rows."""
@@ -454,9 +457,10 @@ class Fitting:
         """
         kinds, weights = problem.mechanism.kinds, problem.rows.weights
         exact = weights[kinds.exact].sum()
-        n_cells = (kinds.steps + 1).sum()
+        if exact < (kinds.steps + 1).sum():
+            return problem.mechanism, best, 0
         target = problem.label_chances(best.x)
-        if exact < n_cells or not np.isfinite(target).all():
+        if not np.isfinite(target).all():
             return problem.mechanism, best, 0
         w, _, theta = problem.split(best.x)
         name, n_steps, values = problem.mechanism.name, 0, []
@@ -478,18 +482,14 @@ class Fitting:
             problem = self.problem(self.rows, self.mechanism("random"))
             return Fit(problem, Maximum(problem.starts()[0]), self.scale)
         mechanism, maximum, evidence, n_steps = self.choose()
-        problem = self.problem(self.compared, mechanism)
-        if self.rows.n_rows <= MOST_COMPARED:
-            problem = self.problem(self.rows, mechanism)
-            return Fit(problem, maximum, self.scale, evidence, n_steps - maximum.n_iter)
-        if self.rows.n_rows > NEARER * MOST_COMPARED:
-            some = self.problem(self.nearer, mechanism)
-            start = Maximum(some.start_near(maximum.x, problem))
-            problem, maximum = some, some.fit(start, self.settings.max_iter)
-            n_steps += maximum.n_iter
         whole = self.problem(self.rows, mechanism)
-        start = Maximum(whole.start_near(maximum.x, problem))
-        return Fit(whole, start, self.scale, evidence, n_steps)
+        if self.rows.n_rows <= MOST_COMPARED:
+            return Fit(whole, maximum, self.scale, evidence, n_steps - maximum.n_iter)
+        if self.rows.n_rows > NEARER * MOST_COMPARED:
+            nearer = self.problem(self.as_all(self.nearer), mechanism)
+            maximum = nearer.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
+            n_steps += maximum.n_iter
+        return Fit(whole, Maximum(maximum.x), self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""

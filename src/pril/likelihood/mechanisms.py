@@ -253,19 +253,13 @@ class Random:
     def _rank(self, occurs: Array) -> int:
         """Return the rank of the kinds as sets of the classes that occur.
 
-        A kind is a path between two cuts, so that this is the rank of a graph.
+        A kind is a path between two cuts, so that this is the rank of a graph, in which the cuts of
+        a class that does not occur are one.
         """
-        n, empty = self.kinds.n_classes + 1, np.flatnonzero(~occurs)
-        n, node = _components(n, empty, empty + 1)
-        low, high = self.kinds.ends.T
-        return n - _components(n, node[low], node[high + 1])[0]
-
-
-def _components(n: int, one: Array, other: Array) -> tuple[int, Array]:
-    """Return the number of components of a graph of n nodes with such edges, and that of each."""
-    edges = csr_array((np.ones(len(one)), (one, other)), shape=(n, n))
-    count, found = connected_components(edges, directed=False)
-    return int(count), found
+        n, empty, (low, high) = self.kinds.n_classes + 1, np.flatnonzero(~occurs), self.kinds.ends.T
+        edges = np.concatenate([low, empty]), np.concatenate([high, empty]) + 1
+        graph = csr_array((np.ones(len(edges[0])), edges), shape=(n, n))
+        return n - connected_components(graph, directed=False)[0] - len(empty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +303,7 @@ class Offsets:
         """
         pairs, triples = (weights[self.kinds.steps == n].sum() + 1.0 for n in (1, 2))
         ratio = np.log(1.5 * pairs / triples)  # three offsets make triples, and two make pairs
-        ways = [(0.0, 0.0), (0.0, SKEW), (0.0, -SKEW), *([(BOTH, 0.0)] if triples > 1.0 else [])]
+        ways = [*([(BOTH, 0.0)] if triples > 1.0 else []), (0.0, 0.0), (0.0, SKEW), (0.0, -SKEW)]
         return [np.array([ratio, both, up, up]) for both, up in ways]
 
     def among(self, kinds: Kinds) -> Offsets:
@@ -318,11 +312,12 @@ class Offsets:
 
     def prior(self, phi: Array) -> Prior:
         """Return the prior: normal for the widths, beta for the directions."""
-        widths, up, rows = phi[:2] / WIDTH_SPREAD, expit(phi[2:]), self.direction_rows
+        widths, rows = phi[:2] / WIDTH_SPREAD, self.direction_rows
+        up, down = expit(phi[2:]), expit(-phi[2:])  # a share near 1 is not rounded
         value = -0.5 * float(widths @ widths) - 2.0 * np.log(np.sqrt(2.0 * np.pi) * WIDTH_SPREAD)
-        value += float((rows * np.log(up * (1.0 - up)) - betaln(rows, rows)).sum())
-        gradient = np.concatenate([-widths / WIDTH_SPREAD, rows * (1.0 - 2.0 * up)])
-        curve = np.concatenate([[WIDTH_SPREAD**-2.0] * 2, 2.0 * rows * up * (1.0 - up)])
+        value += float((rows * np.log(up * down) - betaln(rows, rows)).sum())
+        gradient = np.concatenate([-widths / WIDTH_SPREAD, rows * (down - up)])
+        curve = np.concatenate([[WIDTH_SPREAD**-2.0] * 2, 2.0 * rows * up * down])
         return Prior(float(value), gradient, curve)
 
     def table(self, phi: Array) -> Table:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.optimize import isotonic_regression
-from scipy.sparse import csc_array, csr_array, diags_array, issparse, triu
+from scipy.sparse import csc_array, diags_array, issparse, triu
 from scipy.sparse.linalg import splu
 
 from pril.core.arrays import Array
 from pril.core.threads import with_one_blas_thread
-from pril.likelihood.sums import Information, Sums
+from pril.likelihood.sums import Information, Sums, by_thresholds
 
 TOLERANCE = 1e-8  # of the log posterior: the last step moves by 1e-4 standard errors
 ROUNDING = 1e-11  # of the log posterior, relative: a sum over many rows may fall by as much
@@ -25,6 +25,7 @@ LEAST_LEFT = 0.1  # of the distance between two thresholds, after a step
 MOST_SHORTER = 2  # times that a step after which the value falls is shortened, before it is damped
 NO_DISTANCE = 1e-12  # of two thresholds: less makes no difference, and is soon a rounding error
 MOST_VECTORS = 256  # numbers whose saddles are left along eigenvectors, which are slow to find
+NEAR = 1.0  # squared standard errors between where a step ends and a maximum that it leads to
 FLAT = 1e-9  # curvature of scaled information: a rounding error
 
 
@@ -55,13 +56,14 @@ def climb(
     unit: float = 1.0,
     tolerance: float = TOLERANCE,
     step_to: Step | None = None,
+    known: Sequence[Maximum] = (),
     watch: Callable[[Maximum], None] = lambda _: None,
 ) -> Maximum:
     """Find a maximum. `look_at` returns None where there is no value.
 
     `unit` is the weight of a row, where rows weigh little. The last step would gain less than
-    `tolerance`. `watch` is told where the search is after each step: one that starts there gives
-    the same bits.
+    `tolerance`. A search that leads to a `known` maximum, or to less, ends there. `watch` is told
+    where the search is after each step: one that starts there gives the same bits.
     """
     x, here, n_before, damping, _ = start
     here = look_at(x) if here is None else here
@@ -71,6 +73,10 @@ def climb(
         step, is_peak = (step_to or newton_step)(here, x, damping)
         gain = float(here.gradient @ step)
         step = ordered(x, step, here.information.cross.shape[1])
+        for other in known if is_peak and damping == 0.0 else ():
+            apart = other.sums.information.along(x + step - other.x)
+            if apart < NEAR or here.value + gain < other.value:
+                return other._replace(n_iter=n_iter)
         least = max(tolerance * min(unit, 1.0), SMALLEST * abs(here.value))
         is_last = is_peak and damping == 0.0 and gain < least
         there = look_at(x + step)
@@ -128,7 +134,7 @@ def with_room(information: Information, distance: Array, pull: Array) -> Informa
     A class whose share falls to 0 at the maximum has thresholds that meet. By the logarithm of the
     distance between them, the value is as curved as this adds.
     """
-    if len(distance) == 0:
+    if not pull.any():
         return information
     level = np.zeros(len(distance) + 1)
     more = by_thresholds(level, pull / distance, issparse(information.cuts))
@@ -160,15 +166,6 @@ def _dense_step(information: Information, gradient: Array, damping: float) -> tu
     if not is_flat and along @ steps < TOLERANCE:
         steps[0] += 1.0 / (1.0 + damping)  # a saddle: either way leads up
     return vectors @ steps / size, is_flat
-
-
-def by_thresholds(level: Array, curve: Array, is_sparse: bool) -> Any:
-    """Return as information of thresholds the curvature by some, and by each distance."""
-    ends = np.pad(curve, 1)
-    diagonal = level + ends[:-1] + ends[1:]
-    if is_sparse:
-        return csr_array(diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1]))
-    return np.diag(diagonal) - np.diag(curve, 1) - np.diag(curve, -1)
 
 
 def brakes(information: Information) -> Information:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
-from pril.likelihood.mechanisms import Cells, Mechanism, Random
+from pril.likelihood.mechanisms import Cells, Mechanism
 from pril.likelihood.rows import Block
-from pril.likelihood.sums import MOST_DENSE, Information, Point, Sums, information_of
+from pril.likelihood.sums import MOST_DENSE, MOST_PLACES, Information, Point, Sums, by_thresholds
 from pril.links import between_cuts
 
 # Pseudo-rows of the shares of the classes, at what ranges divided evenly give: where a mechanism is
@@ -28,33 +27,34 @@ class ClassShares(NamedTuple):
     sample: Block
     pseudo_rows: Array  # (K,), of each class
 
-    def at(self, point: Point, cells: Cells) -> Sums:
-        """Return the log density by weights and thresholds; `cells` are those of exact labels."""
+    def at(self, point: Point) -> Sums:
+        """Return the log density by weights and thresholds."""
         Z, scores = point.scores(self.sample)
-        share = self.sample.weight / self.sample.weight.sum()
-        edges = np.concatenate([[-np.inf], point.theta, [np.inf]])
-        below, above, density, tilt = point.link.sides(edges - scores[:, np.newaxis])
-        density *= share[:, np.newaxis]
-        shares = np.maximum(between_cuts(share @ below, share @ above), LEAST_SHARE)
+        weight = self.sample.weight / self.sample.weight.sum()
+        below, above, density, tilt = point.link.sides(point.theta - scores[:, np.newaxis])
+        density *= weight[:, np.newaxis]
+        below = np.concatenate([[0.0], weight @ below, [1.0]])
+        above = np.concatenate([[1.0], weight @ above, [0.0]])
+        shares = np.maximum(between_cuts(below, above), LEAST_SHARE)
         each = self.pseudo_rows / shares
         curve, more = each / shares, each[:-1] - each[1:]
-        # How the shares change: with the two cuts of each, and with the weights.
-        by_cut, by_w = density.sum(axis=0), Z.sums(density)
-        by_w = by_w[:, :-1] - by_w[:, 1:]
-        bend = density[:, 1:-1] * tilt[:, 1:-1] * more
-        cut, own = by_cut[1:-1], bend.sum(axis=0)
-        below, above = by_cut[:-1], by_cut[1:]
-        pairs = np.column_stack([curve * below**2, -curve * below * above, curve * above**2])
-        pairs[1:, 0] -= own
-        by_w_curve = by_w * curve
-        cross = (by_w_curve[:, :-1] - by_w_curve[:, 1:]) * cut + Z.sums(bend)
+        # How the share below each threshold changes with it, and with the weights.
+        cut, by_w = density.sum(axis=0), Z.sums(density)
+        bend = density * tilt * more
+        beside = curve[1:-1] * cut[:-1] * cut[1:]
+        level = (curve[:-1] + curve[1:]) * cut**2 - bend.sum(axis=0)
+        level[1:] -= beside
+        level[:-1] -= beside
+        cuts = by_thresholds(level, beside, len(cut) > MOST_PLACES)
+        of_shares = np.diff(-by_w, prepend=0.0, append=0.0)
+        curved = of_shares * curve
+        cross = (curved[:, :-1] - curved[:, 1:]) * cut + Z.sums(bend)
         rest = np.empty((0, 0))
         if len(point.w) <= MOST_DENSE:
-            rest = by_w_curve @ by_w.T - Z.squares(bend.sum(axis=1))
-        cuts = information_of(cells, pairs.ravel())[1:-1, 1:-1]
-        information = Information(rest, cross[: len(rest)], cuts)
-        gradient = np.concatenate([by_w @ each, more * cut])
-        return Sums(float(self.pseudo_rows @ np.log(shares)), gradient, information)
+            rest = curved @ of_shares.T - Z.squares(bend.sum(axis=1))
+        gradient = np.concatenate([of_shares @ each, more * cut])
+        value = float(self.pseudo_rows @ np.log(shares))
+        return Sums(value, gradient, Information(rest, cross[: len(rest)], cuts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Priors:
         rest, cross = np.diag(np.concatenate([ridge, own.curve])), np.zeros((r, k))
         cuts = 0.0
         if self.classes is not None:
-            more = self.classes.at(point, self._exact)
+            more = self.classes.at(point)
             value += more.value
             gradient[:d] += more.gradient[:d]
             gradient[d + len(phi) :] += more.gradient[d:]
@@ -82,14 +82,18 @@ class Priors:
             cross[:dense], cuts = more.information.cross, more.information.cuts
         return Sums(value, gradient, Information(rest, cross, cuts))
 
-    @cached_property
-    def _exact(self) -> Cells:
-        """The cells of exact labels."""
-        ranks = np.arange(len(self.classes.pseudo_rows) if self.classes else 0)
-        return Random(Kinds(np.column_stack([ranks, ranks]), len(ranks))).cells
-
 
 def evenly_shared(kinds: Kinds, weights: Array) -> Array:
     """Return the shares of the classes if ranges are divided evenly."""
     rows = kinds.evenly(weights) + HALF_A_ROW
+    return rows / rows.sum()
+
+
+def shared(cells: Cells, M: Array, shares: Array, weights: Array) -> Array:
+    """Return the shares of the classes if ranges are divided by chances M and such shares."""
+    each = M * shares[cells.rank]
+    whole = np.bincount(cells.kind, each, len(weights))
+    rows = cells.kinds.evenly(np.where(cells.varies, 0.0, weights)) + HALF_A_ROW
+    divided = weights / np.where(whole > 0.0, whole, 1.0)
+    rows += np.bincount(cells.rank, each * divided[cells.kind], len(rows))
     return rows / rows.sum()

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from itertools import islice
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
@@ -26,10 +26,9 @@ from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
 
 T = TypeVar("T")
-Selection: TypeAlias = slice | Array  # of rows: some that follow each other, or their numbers
 
 BLOCK_ROWS, BLOCK_CELLS = 1 << 14, 1 << 19  # the most of a block, which stays in the cache
-FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
+FAN_IN = 16  # of the tree in which sums are added up
 LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
 # Rounding errors of scores: a feature so many spreads from zero costs a score 9 digits.
 FARTHEST = 2.0**32
@@ -62,8 +61,8 @@ class Block(NamedTuple):
         X = (self.X.data, self.X.indices, self.X.indptr) if issparse(self.X) else (self.X,)
         return sum(part.nbytes for part in (*X, *self[1:]) if part is not None)
 
-    def take(self, some: Selection) -> Block:
-        """Return some of the rows."""
+    def take(self, some: slice | Array) -> Block:
+        """Return some of the rows: some that follow each other, or those with such numbers."""
         offset = None if self.offset is None else self.offset[some]
         return Block(self.X[some], self.kind[some], self.weight[some], offset)
 
@@ -118,33 +117,21 @@ class Lowest(NamedTuple):
     @classmethod
     def of(cls, block: Block, digests: Array, most: int) -> Lowest:
         """Return the rows of a block that have `most` different features."""
-        if block.n_rows > most and len(different := sorted_unique(digests)) > most:
-            some = np.flatnonzero(digests <= different[most - 1])
-            block, digests = block.take(some), digests[some]
         order = np.lexsort([block.kind, digests])
         digests, kind = digests[order], block.kind[order]
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = (digests[1:] != digests[:-1]) | (kind[1:] != kind[:-1])
+        is_new, is_first = np.ones((2, len(order)), dtype=bool)
+        is_new[1:] = digests[1:] != digests[:-1]
+        is_first[1:] = is_new[1:] | (kind[1:] != kind[:-1])
         starts = np.flatnonzero(is_first)
         weight = np.add.reduceat(block.weight[order], starts)
-        return cls(block.take(order[starts])._replace(weight=weight), digests[starts])
+        n = np.searchsorted(np.cumsum(is_new[starts]), most, "right")
+        rows = block.take(order[starts[:n]])._replace(weight=weight[:n])
+        return cls(rows, digests[starts[:n]])
 
     def plus(self, other: Lowest, most: int) -> Lowest:
         """Return those of the rows of both."""
-        if np.count_nonzero(np.diff(self.digests)) == most - 1:
-            other = other.take(slice(np.searchsorted(other.digests, self.digests[-1], "right")))
         both = np.concatenate([self.digests, other.digests])
         return Lowest.of(Block.joined([self.rows, other.rows]), both, most)
-
-    def take(self, some: slice) -> Lowest:
-        """Return some of them."""
-        return Lowest(self.rows.take(some), self.digests[some])
-
-
-def sorted_unique(values: Array) -> Array:
-    """Return the different values, ascending; by sorting, which is faster than `numpy.unique`."""
-    ascending = np.sort(values)
-    return ascending[np.append(True, ascending[1:] != ascending[:-1])]
 
 
 def recut(parts: Iterable[Block], size: int) -> Iterator[Block]:
@@ -171,10 +158,12 @@ def total(parts: Iterable[T], add: Callable[[T, T], T]) -> T:
         for first in parts:
             yield reduce(add, islice(parts, FAN_IN - 1), first)
 
-    sums = iter(parts)
-    for _ in range(MOST_LEVELS):
-        sums = grouped(sums)
-    return next(sums)
+    sums = grouped(iter(parts))
+    first = next(sums)
+    while (second := next(sums, None)) is not None:
+        sums = grouped(chain([first, second], sums))
+        first = next(sums)
+    return first
 
 
 class Moments(NamedTuple):

@@ -69,24 +69,22 @@ class Terms(NamedTuple):
 
         Both are those of this shape only.
         """
-        starts = np.flatnonzero(np.diff(self.number, prepend=-1))
-        kinds, place = self.number[starts], 0
-        (q, _), m = self.first.shape, len(self.second)
-        first, pairs = first.reshape(-1, q), pairs.reshape(-1, q * (q + 1) // 2)
-        weighed = weight * self.first
-        first[kinds] += np.add.reduceat(weighed, starts, axis=1).T
+        starts = np.flatnonzero(np.append(True, self.number[1:] != self.number[:-1]))
+        kinds = self.number[starts]
+        (q, n), m = self.first.shape, len(self.second)
+        weighed, second, mixed = weight * self.first, weight * self.second, weight * self.mixed
+        products, place = np.empty((q * (q + 1) // 2, n)), 0
         for a in range(q):
-            products = weighed[a] * self.first[a:]
+            own = products[place : place + q - a]
+            np.multiply(weighed[a], self.first[a:], out=own)
             if a < m:
-                products[0] -= weight * self.second[a]
-            if a < m < q:  # a cell has a cut below it and one above
-                mixed = weight * self.mixed[a]
-                if a < m - 1:
-                    products[m] += mixed
+                own[0] -= second[a]
+                own[m : m + 1] += mixed[a]  # of the cell above the cut, if it has one
                 if a > 0:
-                    products[m - 1] -= mixed
-            pairs[kinds, place : place + q - a] += np.add.reduceat(products, starts, axis=1).T
+                    own[m - 1 : m] -= mixed[a]  # and of the one below
             place += q - a
+        first.reshape(-1, q)[kinds] = np.add.reduceat(weighed, starts, axis=1).T
+        pairs.reshape(-1, place)[kinds] = np.add.reduceat(products, starts, axis=1).T
 
 
 class KindSums(NamedTuple):
@@ -116,6 +114,13 @@ class Information(NamedTuple):
         """Return the sum."""
         return Information(*map(add, self, other))
 
+    def along(self, v: Array) -> float:
+        """Return the curvature along a direction; its first numbers may be left out of both."""
+        r, k = self.cross.shape
+        rest, cuts = v[len(v) - k - r : len(v) - k], v[len(v) - k :]
+        own = rest @ self.rest @ rest + cuts @ (self.cuts @ cuts)
+        return float(own + 2.0 * rest @ self.cross @ cuts)
+
     def dense(self) -> Array:
         """Return it as one matrix."""
         r, n = len(self.rest), len(self.rest) + self.cuts.shape[0]
@@ -135,12 +140,9 @@ class Sums(NamedTuple):
 
     def plus(self, other: Sums) -> Sums:
         """Return the sum."""
-        return Sums(
-            self.value + other.value,
-            self.gradient + other.gradient,
-            self.information.plus(other.information),
-            self.squares + other.squares,
-        )
+        information = self.information.plus(other.information)
+        squares = self.squares + other.squares
+        return Sums(self.value + other.value, self.gradient + other.gradient, information, squares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,23 +280,29 @@ def assembled(sums: KindSums, cells: Cells, table: Table) -> Sums:
     rest[d:, d:] -= table.second(first[chances])
     rest[:d, d:] = by_w[:, chances] @ table.J
     rest[d:, :d] = rest[:d, d:].T
-    return Sums(
-        sums.value,
-        np.concatenate([sums.by_w, first[chances] @ table.J, first[cuts]]),
-        Information(rest, np.concatenate([by_w[:, cuts], to_phi[:, cuts]]), whole[cuts, cuts]),
-        sums.squares,
-    )
+    gradient = np.concatenate([sums.by_w, first[chances] @ table.J, first[cuts]])
+    cross = np.concatenate([by_w[:, cuts], to_phi[:, cuts]])
+    return Sums(sums.value, gradient, Information(rest, cross, whole[cuts, cuts]), sums.squares)
+
+
+def by_thresholds(level: Array, curve: Array, is_sparse: bool) -> Any:
+    """Return as information of thresholds the curvature by some, and by each distance."""
+    diagonal = level + np.append(curve, 0.0) + np.append(0.0, curve)
+    if is_sparse:
+        return csr_array(diags_array([-curve, diagonal, -curve], offsets=[-1, 0, 1]))
+    k = len(level)
+    matrix = np.zeros(k * k)
+    matrix[:: k + 1] = diagonal
+    matrix[1 :: k + 1] = matrix[k :: k + 1] = -curve
+    return matrix.reshape(k, k)
 
 
 def information_of(cells: Cells, pairs: Array) -> Any:
     """Return the information of all cuts and cells, given that of the pairs of each kind."""
     n, (one, other) = cells.n_places, cells.pairs
     if n <= MOST_PLACES:
-        whole = np.bincount(one * n + other, pairs, n * n).reshape(n, n)
-        diagonal = whole.diagonal().copy()
-        whole += whole.T.copy()
-        np.fill_diagonal(whole, diagonal)
-        return whole
+        upper = np.bincount(one * n + other, pairs, n * n).reshape(n, n)
+        return upper + upper.T - np.diag(upper.diagonal())
     some = np.flatnonzero(pairs)
     upper = csr_array((pairs[some], (one[some], other[some])), shape=(n, n))
     whole = csr_array(upper + upper.T - diags_array(upper.diagonal()))
