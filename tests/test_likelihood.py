@@ -149,6 +149,21 @@ def test_ranges_at_random_are_interval_censored(link):
     np.testing.assert_allclose(found.x, there, atol=1e-4)  # the root of that of the value
 
 
+@pytest.mark.parametrize("labels", ["exact", "ranges"])
+@pytest.mark.parametrize("link", SCIPY)
+def test_the_log_likelihood_is_that_of_what_is_predicted(link, labels):
+    """Also where scores are far apart, and labels do not say where all thresholds are."""
+    X, y = table()
+    X *= 30.0 if link == "logit" else 1.0
+    y = 3 + 2 * np.digitize(X.sum(axis=1) + np.random.default_rng(1).logistic(size=len(X)), [0, 9])
+    ends = y[:, np.newaxis] + ([0, 0] if labels == "exact" else [-1, 0])
+    model = OrderedLogit(alpha=0.0, coarsening="random", link=link, classes=range(10)).fit(X, ends)
+    P = np.cumsum(np.pad(model.predict_proba(X), ((0, 0), (1, 0))), axis=1)
+    rows = np.arange(len(X))
+    predicted = np.log(P[rows, ends[:, 1] + 1] - P[rows, ends[:, 0]]).sum()
+    assert model.loglik_ == pytest.approx(predicted, abs=1e-6)
+
+
 # --- A mechanism that is learned -----------------------------------------------------------------
 
 
