@@ -199,7 +199,7 @@ class Moments(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             if issparse(X):
                 mean, variance = mean_variance_axis(X.astype(np.float64), 0, weights=share)
-                squares = whole * variance
+                squares = whole * np.maximum(variance, 0.0)  # which rounding may leave below zero
             else:
                 X = X.astype(np.float64, copy=False)
                 mean = share @ X
