@@ -501,6 +501,17 @@ def test_extreme_weights():
         np.testing.assert_allclose(model.coef_, other.coef_, rtol=1e-5)
 
 
+def test_large_weights_of_a_class_that_vanishes():
+    """Labels 0 to 1 and 2 to 3 are likeliest if there is no class 0 or 2."""
+    X = np.array([[0.7], [0.2], [0.3], [-0.9], [0.8]])
+    ends = np.array([[3, 3], [1, 2], [0, 1], [2, 3], [3, 3]])
+    weight = np.array([0.5, 0.7, 1.4, 0.3, 3.3])
+    asked = {"alpha": 0.0, "coarsening": "random", "classes": range(5)}
+    small, large = (OrderedLogit(**asked).fit(X, ends, weight * size) for size in (1.0, 1e7))
+    assert large.converged_
+    np.testing.assert_allclose(large.coef_, small.coef_, rtol=1e-6)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_refused_with_its_row(bad):
     X, y = table(30)
