@@ -305,6 +305,16 @@ def test_order_units_counts_and_direction_do_not_matter(n, exact):
     assert_same(fit(X, ends, np.full(n, 3.0)), fit(X.repeat(3, 0), ends.repeat(3, 0)))
 
 
+def test_the_order_does_not_matter_where_rows_are_nearly_equal():
+    """Of 6,000 rows of one feature, some are nearer than a millionth of a standard deviation."""
+    X, ends = raters(6000, 1)
+    x, order = X[:, :1], np.random.default_rng(2).permutation(6000)
+    assert np.diff(np.sort(x[:, 0])).min() < 1e-7
+    one, other = OrderedLogit().fit(x, ends), OrderedLogit().fit(x[order], ends[order])
+    np.testing.assert_allclose(numbers(other), numbers(one), rtol=1e-8)
+    assert other.coarsening_.evidence == pytest.approx(one.coarsening_.evidence, rel=1e-10)
+
+
 @pytest.mark.parametrize(("link", "mirror"), [("cloglog", "loglog"), ("probit", "probit")])
 def test_links_are_mirrored(link, mirror):
     X, y = table(300)

@@ -33,7 +33,7 @@ FAN_IN, MOST_LEVELS = 16, 16  # of the tree in which sums are added up
 LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
 # Rounding errors of scores: a feature so many spreads from zero costs a score 9 digits.
 FARTHEST = 2.0**32
-DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer to each other are equal
+DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer have the same digest
 ROUNDING = 4.0 * np.finfo(float).eps  # relative, of a mean: a column that varies less is constant
 
 
@@ -125,6 +125,8 @@ class Lowest(NamedTuple):
         digests, kind = digests[order], block.kind[order]
         is_first = np.ones(len(order), dtype=bool)
         is_first[1:] = (digests[1:] != digests[:-1]) | (kind[1:] != kind[:-1])
+        again = np.flatnonzero(~is_first)  # rows with equal digests may be near only
+        is_first[again] = (block.X[order[again]] != block.X[order[again - 1]]).sum(axis=1) > 0
         starts = np.flatnonzero(is_first)
         weight = np.add.reduceat(block.weight[order], starts)
         return cls(block.take(order[starts])._replace(weight=weight), digests[starts])
