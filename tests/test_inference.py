@@ -517,6 +517,9 @@ def test_separation_is_named():
     assert not model.converged_
     assert np.isnan(infer(model).std_error).all()
     assert fitted(frame, y, alpha=0.3).converged_
+    with pytest.warns(ConvergenceWarning, match="no maximum exists: features"):  # of 40 rows
+        model = fitted(np.random.default_rng(0).normal(size=(40, 60)), y[:40])
+    assert np.isnan(infer(model).std_error).all()
 
 
 def test_separation_is_named_where_other_scores_are_far():

@@ -223,7 +223,7 @@ class Errors:
             if not leaves.any():
                 way, before = way + step, left
                 left = self._unmoved(ends, way)
-                if n_passes > 0 and np.array_equal(left, before):
+                if not left[d:].any() or (n_passes > 0 and np.array_equal(left, before)):
                     break
             if n == 0:
                 break
