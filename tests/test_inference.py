@@ -654,6 +654,8 @@ def test_labels_that_tell_no_classes_apart_are_refused(labels):
     for arguments in ((), (X, y)):
         with pytest.raises(InputError, match="do not tell any two classes apart, so there is noth"):
             infer(model, *arguments)
+    with pytest.raises(InputError, match="do not tell any two classes apart"):
+        infer(fitted(X, np.tile([0, 2], (400, 1)), classes=range(3)))
     everything = fitted(X, np.tile([0, 3], (400, 1)), alpha=0.3)
     assert infer(everything).mcfadden is None
 

@@ -1054,7 +1054,8 @@ def _inference(
     """Return the result, given the covariance of the learner's own numbers."""
     learner = parts.learner
     kinds = Kinds(known["ends"], len(learner.order_))
-    if not known["has_prior"] and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
+    is_drawn = learner.alpha > 0.0 or (known["has_prior"] and known["mechanism"] != "random")
+    if not is_drawn and SeenClasses.of(kinds, known["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )
