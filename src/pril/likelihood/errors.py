@@ -221,7 +221,7 @@ class Errors:
                 more = hstack([csr_array(sign * unit * side[some, 1:]), by[some]])
                 limits = vstack([limits, more], format="csr")
             if not leaves.any():
-                way, before = way + step, left
+                way, before = 0.5 * way + step, left  # no weights cancel
                 left = self._unmoved(ends, way)
                 if not left[d:].any() or (n_passes > 0 and np.array_equal(left, before)):
                     break
