@@ -1,6 +1,7 @@
 """Standard errors, intervals and tests: against statsmodels, numerical derivatives, simulation."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -516,6 +517,9 @@ def test_separation_is_named():
     assert not model.converged_
     assert np.isnan(infer(model).std_error).all()
     assert fitted(frame, y, alpha=0.3).converged_
+    with pytest.warns(ConvergenceWarning, match="no maximum exists: features"):  # of 40 rows
+        model = fitted(np.random.default_rng(0).normal(size=(40, 60)), y[:40])
+    assert np.isnan(infer(model).std_error).all()
 
 
 def test_separation_is_named_where_other_scores_are_far():
@@ -543,16 +547,29 @@ def test_separation_is_named_by_the_word_whose_weight_grows():
     ]
 
 
-@example(seed=332, link="logit")  # a score far from all others: the curvature is next to nothing
-@example(seed=468, link="logit")
-@given(seed=st.integers(0, 10**6), link=st.sampled_from(["logit", "probit", "cloglog", "loglog"]))
-def test_a_maximum_exists_or_separation_is_named(seed, link):
-    """It does not exist if scores and thresholds can move so that no row's label gets unlikelier."""
+@example(seed=332, link="logit", n_words=0)  # a score far from all others: nearly no curvature
+@example(seed=468, link="logit", n_words=0)
+@example(seed=12, link="logit", n_words=7)  # several words that separate labels, and not
+@example(seed=178, link="cloglog", n_words=7)
+@given(
+    seed=st.integers(0, 10**6),
+    link=st.sampled_from(["logit", "probit", "cloglog", "loglog"]),
+    n_words=st.integers(0, 8),
+)
+def test_a_maximum_exists_or_separation_is_named(seed, link, n_words):
+    """It does not exist if scores and thresholds can move so that no row's label gets unlikelier.
+
+    A weight grows if it can move then.
+    """
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(int(rng.integers(8, 40)), int(rng.integers(1, 4))))
     ranks = np.digitize(X.sum(axis=1) * rng.choice([0.5, 3.0]) + rng.logistic(size=len(X)), THETA)
     X *= np.exp(rng.choice([0.0, 1.0, 2.0]) * rng.normal(size=X.shape))
+    words = np.minimum(rng.geometric(0.3, size=len(X)), n_words)[:, np.newaxis]
+    X = np.hstack([X, words == np.arange(1, n_words)])
+    X = X[:, X.std(axis=0) > 0.0]
     X /= X.std(axis=0)
+    assume(np.linalg.matrix_rank(X - X.mean(axis=0)) == X.shape[1])
     _, y = np.unique(ranks, return_inverse=True)
     d, n_classes = X.shape[1], y.max() + 1
     assume(n_classes > 1)
@@ -562,16 +579,19 @@ def test_a_maximum_exists_or_separation_is_named(seed, link):
     limits[np.arange(len(above)), d + y[above]] = -1.0
     limits[len(above) + np.arange(len(below)), d + y[below] - 1] = 1.0
     box = [(-1.0, 1.0)] * d + [(-1e3, 1e3)] * (n_classes - 1)
+    zeros, sides = np.zeros(len(limits)), np.eye(limits.shape[1])[:d]
     far = [
-        -linprog(-side * np.eye(limits.shape[1])[j], limits, np.zeros(len(limits)), bounds=box).fun
-        for j in range(d)
-        for side in (1.0, -1.0)
+        max(-linprog(side, limits, zeros, bounds=box).fun for side in (one, -one)) for one in sides
     ]
+    grows = np.array(far) > 1e-6
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = OrderedLogit(alpha=0.0, link=link).fit(X, y)
-    assert model.converged_ == (max(far) < 1e-6)
+    assert model.converged_ == (not grows.any())
     assert model.converged_ == (not caught)
+    assert not np.isnan(infer(model).std_error[:d][~grows]).any()
+    named = re.findall(r"'(\d+)'", " ".join(infer(model).remarks))
+    assert grows[[int(name) for name in named]].all()
 
 
 def test_classes_without_rows_are_named():
@@ -634,6 +654,8 @@ def test_labels_that_tell_no_classes_apart_are_refused(labels):
     for arguments in ((), (X, y)):
         with pytest.raises(InputError, match="do not tell any two classes apart, so there is noth"):
             infer(model, *arguments)
+    with pytest.raises(InputError, match="do not tell any two classes apart"):
+        infer(fitted(X, np.tile([0, 2], (400, 1)), classes=range(3)))
     everything = fitted(X, np.tile([0, 3], (400, 1)), alpha=0.3)
     assert infer(everything).mcfadden is None
 

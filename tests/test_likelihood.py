@@ -154,6 +154,21 @@ def test_ranges_at_random_are_interval_censored(link):
     np.testing.assert_allclose(found.x, there, atol=1e-4)  # the root of that of the value
 
 
+@pytest.mark.parametrize("labels", ["exact", "ranges"])
+@pytest.mark.parametrize("link", SCIPY)
+def test_the_log_likelihood_is_that_of_what_is_predicted(link, labels):
+    """Also where scores are far apart, and labels do not say where all thresholds are."""
+    X, y = table()
+    X *= 30.0 if link == "logit" else 1.0
+    y = 3 + 2 * np.digitize(X.sum(axis=1) + np.random.default_rng(1).logistic(size=len(X)), [0, 9])
+    ends = y[:, np.newaxis] + ([0, 0] if labels == "exact" else [-1, 0])
+    model = OrderedLogit(alpha=0.0, coarsening="random", link=link, classes=range(10)).fit(X, ends)
+    P = np.cumsum(np.pad(model.predict_proba(X), ((0, 0), (1, 0))), axis=1)
+    rows = np.arange(len(X))
+    predicted = np.log(P[rows, ends[:, 1] + 1] - P[rows, ends[:, 0]]).sum()
+    assert model.loglik_ == pytest.approx(predicted, abs=1e-6)
+
+
 # --- A mechanism that is learned -----------------------------------------------------------------
 
 
@@ -295,6 +310,16 @@ def test_order_units_counts_and_direction_do_not_matter(n, exact):
     assert_same(fit(X, ends, np.full(n, 3.0)), fit(X.repeat(3, 0), ends.repeat(3, 0)))
 
 
+def test_the_order_does_not_matter_where_rows_are_nearly_equal():
+    """Of 6,000 rows of one feature, some are nearer than a millionth of a standard deviation."""
+    X, ends = raters(6000, 1)
+    x, order = X[:, :1], np.random.default_rng(2).permutation(6000)
+    assert np.diff(np.sort(x[:, 0])).min() < 1e-7
+    one, other = OrderedLogit().fit(x, ends), OrderedLogit().fit(x[order], ends[order])
+    np.testing.assert_allclose(numbers(other), numbers(one), rtol=1e-8)
+    assert other.coarsening_.evidence == pytest.approx(one.coarsening_.evidence, rel=1e-10)
+
+
 @pytest.mark.parametrize(("link", "mirror"), [("cloglog", "loglog"), ("probit", "probit")])
 def test_links_are_mirrored(link, mirror):
     X, y = table(300)
@@ -321,6 +346,13 @@ def test_sparse_rows_and_single_precision_are_the_same_problem():
     np.testing.assert_array_equal(OrderedLogit().fit(X, ends).coef_, model.coef_)
     sparse = OrderedLogit().fit(csr_array(X), ends)
     np.testing.assert_allclose(numbers(sparse), numbers(model), rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", [25, 40, 76])
+def test_a_sparse_column_of_ones_has_no_weight(n):
+    """Its variance may be a rounding error below zero."""
+    X = csr_array(np.column_stack([np.ones(n), np.arange(n) % 3]))
+    assert OrderedLogit(alpha=0.0).fit(X, np.arange(n) % 2).coef_[0] == 0.0
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -514,6 +546,17 @@ def test_extreme_weights():
     for factor in (1.0, 1e-105, 1e94):
         model = OrderedLogit(alpha=0.0).fit(X, y, factor * weight)
         np.testing.assert_allclose(model.coef_, other.coef_, rtol=1e-5)
+
+
+def test_large_weights_of_a_class_that_vanishes():
+    """Labels 0 to 1 and 2 to 3 are likeliest if there is no class 0 or 2."""
+    X = np.array([[0.7], [0.2], [0.3], [-0.9], [0.8]])
+    ends = np.array([[3, 3], [1, 2], [0, 1], [2, 3], [3, 3]])
+    weight = np.array([0.5, 0.7, 1.4, 0.3, 3.3])
+    asked = {"alpha": 0.0, "coarsening": "random", "classes": range(5)}
+    small, large = (OrderedLogit(**asked).fit(X, ends, weight * size) for size in (1.0, 1e7))
+    assert large.converged_
+    np.testing.assert_allclose(large.coef_, small.coef_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -1019,7 +1019,8 @@ def _inference(
     is_sampled = maximum["sampled"] if fitted is None else fitted.is_sampled
     is_robust = is_sampled if fitted is None else fitted.is_robust
     kinds = Kinds(maximum["ends"], len(learner.order_))
-    if not maximum["has_prior"] and SeenClasses.of(kinds, maximum["by_kind"]).kinds.n_classes == 1:
+    is_drawn = learner.alpha > 0.0 or (maximum["has_prior"] and maximum["mechanism"] != "random")
+    if not is_drawn and SeenClasses.of(kinds, maximum["by_kind"]).kinds.n_classes == 1:
         raise InputError(
             "the labels do not tell any two classes apart, so there is nothing to infer"
         )

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, eigh, solve_triangular
-from scipy.sparse import csr_array
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from pril.core.arrays import Array
 from pril.core.coarsening import Kinds
@@ -40,6 +41,9 @@ TINY = 1e-300  # divides in place of zero
 LEAST_SIZE = 1e-75  # of the root of information: variances have squares
 MOST_SMALL = 0.01  # of the largest weight that grows: a smaller one is not what separates
 MOST_LISTED = 5  # features, or labels, in a sentence
+TOUCHES, FARTHEST = 1e-6, 1e3  # of scores: a row that is so near to its range; most of thresholds
+MOST_PASSES = 100  # to find the rows that stand in the way of weights that grow
+SEPARATES = "looking at what is separated"
 MOST_CELLS = 1 << 20  # of the gradients of rows that are in memory at once
 
 
@@ -157,57 +161,106 @@ class Errors:
         """Where the likelihood has no maximum, and rises for ever.
 
         Along such a direction, the curvature is nothing beside the squares of the scores. So it may
-        be at a maximum where some scores are far from all others; but a step either way would
-        then move rows out of their ranges, as some are already.
-        """
-        problem, products = self.fit.problem, self.fit.products
-        n_kinds, n = len(problem.rows.kinds.ends), len(self.fit.maximum.x)
-        used = np.flatnonzero(problem.frame.scale > 0.0)
-        nothing = Separation(np.empty((0, n)), used[:0], np.zeros(n_kinds, dtype=bool))
-        if not self.is_dense:
-            return self._complete_separation or nothing
-        if products is None or len(used) == 0 or len(self._point.theta) == 0:
-            return nothing
-        d, whole = len(used), self.information
-        root = _inverse_root(whole[d:, d:])
-        follow = -root @ (root.T @ whole[d:, :d])  # how all others follow the weights
-        products = products[np.ix_(used, used)]
-        values, vectors = eigh(whole[:d, :d] + whole[:d, d:] @ follow, products)
-        least = max(SEPARATED, ALL_SEPARATED / problem.rows.n_rows)
-        vectors = vectors[:, values < least] * np.sqrt(problem.rows.moments.weight)
-        gone = vectors @ (vectors.T @ (products @ self.fit.maximum.x[used]))
-        gone /= max(np.sqrt(gone @ products @ gone / problem.rows.moments.weight), TINY)
-        vectors[np.abs(vectors) < MOVED * np.abs(vectors).max(axis=0, initial=0.0)] = 0.0
-        if vectors.shape[1] == 0:
-            return nothing
-        vectors = np.column_stack([vectors, gone])
-        directions = (self.free @ np.vstack([vectors, follow @ vectors])).T
-        moved = partial(_moved, self._point, directions, n_kinds)
-        kinds, *lost = problem.rows.add_up(moved, np.add, "looking at what is separated")
-        if np.any(lost, axis=1).all():
-            return nothing
-        directions = directions[:-1]
-        along = np.abs(directions[:, used])
-        along = (along > MOST_SMALL * along.max(axis=1, keepdims=True)).any(axis=0)
-        size = np.abs(self.fit.maximum.x[used]) * along * np.sqrt(np.diagonal(products))
-        return Separation(directions, used[size > MOST_SMALL * size.max()], kinds > 0.0)
-
-    @property
-    def _complete_separation(self) -> Separation | None:
-        """The direction in which all numbers grow alike, if each row is inside its range then.
-
-        If there are many features, this is the only direction that is looked at.
+        be at a maximum where some scores are far from all others; but then, whichever way weights
+        grow, some row leaves its range.
         """
         problem, x = self.fit.problem, self.fit.maximum.x
         used = np.flatnonzero(problem.frame.scale > 0.0)
-        if problem.priors.ridge[used].any() or not isinstance(problem.mechanism, Random):
-            return None
-        moved = partial(_moved, self._point, x[np.newaxis], len(problem.rows.kinds.ends))
-        kinds, *_, outside = problem.rows.add_up(moved, np.add, "looking at what is separated")
-        if outside.any() or not (kinds > 0.0).any():
-            return None
-        size = np.abs(x[used]) * np.sqrt(problem.rows.moments.squares[used])
-        return Separation(x[np.newaxis], used[size > MOST_SMALL * size.max()], kinds > 0.0)
+        no_kinds = np.zeros(len(problem.rows.kinds.ends), dtype=bool)
+        nothing = Separation(np.empty((0, len(x))), used[:0], no_kinds)
+        if len(used) == 0 or len(self._point.theta) == 0 or problem.priors.ridge[used].any():
+            return nothing
+        if self.fit.products is not None:
+            d, whole = len(used), self.information
+            root = _inverse_root(whole[d:, d:])
+            follow = -root @ (root.T @ whole[d:, :d])  # how all others follow the weights
+            products = self.fit.products[np.ix_(used, used)]
+            values, vectors = eigh(whole[:d, :d] + whole[:d, d:] @ follow, products)
+            least = max(SEPARATED, ALL_SEPARATED / problem.rows.n_rows)
+            vectors = np.abs(vectors[:, values < least])
+            is_flat = (vectors > MOVED * vectors.max(axis=0, initial=0.0)).any(axis=1)
+            if not is_flat.any():
+                return nothing
+            way, kinds = self._way_out(used[is_flat])
+            direction = self.free @ np.concatenate([way[used], follow @ way[used]])
+        else:  # of many features, all may grow alike; no other direction is looked at
+            (way, kinds), direction = self._way_out(used[:0]), x
+        if not kinds.any():
+            return nothing
+        size = (np.abs(x) + TINY)[used] * (problem.rows.moments.spread * problem.frame.scale)[used]
+        size[way[used] == 0.0] = 0.0
+        return Separation(direction[np.newaxis], used[size > MOST_SMALL * size.max()], kinds)
+
+    def _way_out(self, features: Array) -> tuple[Array, Array]:
+        """Return how weights can grow while no row leaves its range, and whose rows this moves.
+
+        Linear programs move as many rows as can be moved. Their limits are those rows that leave
+        their ranges on other ways.
+        """
+        problem, n = self.fit.problem, len(features)
+        rows, d, frame = problem.rows, problem.d, problem.frame
+        kinds = SeenClasses.of(rows.kinds, rows.weights).kinds
+        ends, k = kinds.ends, kinds.n_classes - 1
+        if k == 0:
+            return np.zeros(d), np.zeros(len(ends), dtype=bool)
+        spread = rows.moments.spread[features] * frame.scale[features]
+        unit = np.maximum(np.abs(self.fit.maximum.x[features]), 1.0 / spread)
+        cuts = eye_array(k + 2, format="csr")[:, 1:-1]
+        by_cut = cuts[ends[:, 0]], -cuts[ends[:, 1] + 1]
+        limits = hstack([csr_array((k - 1, n)), cuts[1:-2] - cuts[2:-1]], format="csr")
+        box = [(-1.0, 1.0)] * n + [(-FARTHEST, FARTHEST)] * k
+        either = 1e-3 * np.random.default_rng(0).normal(size=n + k)  # no weight stays at zero
+        way, left = np.zeros(d + k), self._unmoved(ends, np.zeros(d + k))
+        point, step = self._point, way
+        if len(point.theta) == k:
+            step = np.concatenate([point.w, point.theta])
+        for n_passes in range(MOST_PASSES):
+            least = self._least_moves(ends, step, features)
+            leaves = least[:, :, 0] < -TOUCHES
+            for side, some, by, sign in zip(least, leaves, by_cut, (-1.0, 1.0), strict=True):
+                more = hstack([csr_array(sign * unit * side[some, 1:]), by[some]])
+                limits = vstack([limits, more], format="csr")
+            if not leaves.any():
+                way, before = 0.5 * way + step, left  # no weights cancel
+                left = self._unmoved(ends, way)
+                if not left[d:].any() or (n_passes > 0 and np.array_equal(left, before)):
+                    break
+            if n == 0:
+                break
+            low, high = left[d:].reshape(2, -1)
+            gains = np.concatenate([left[features] * unit, -(low @ by_cut[0] + high @ by_cut[1])])
+            found = linprog(-gains - either, limits, np.zeros(limits.shape[0]), bounds=box).x
+            if found is None:  # a failure of the solver
+                break
+            step = np.zeros(d + k)
+            step[features], step[d:] = found[:n] * unit, found[n:]
+        return way[:d], self._are_moved(ends, left)
+
+    def _least_moves(self, ends: Array, way: Array, features: Any = ()) -> Array:
+        """Return how far rows of each kind move into their ranges, at least, and these rows.
+
+        The shape is (2, kinds, 1 + features): at the lowest classes, and at the highest.
+        """
+        problem, some = self.fit.problem, np.array(features, dtype=int)
+        of = partial(_least_moves, problem.frame, ends, way, some)
+        least: Array = problem.rows.add_up(of, _lesser, SEPARATES)
+        return least
+
+    def _unmoved(self, ends: Array, way: Array) -> Array:
+        """Return the sums of the rows that a way does not move, and how many these are by kind.
+
+        Those at their lowest classes count, and those at their highest with the other sign.
+        """
+        of = partial(_unmoved, self.fit.problem.frame, ends, way)
+        sums: Array = self.fit.problem.rows.add_up(of, np.add, SEPARATES)
+        return sums
+
+    def _are_moved(self, ends: Array, unmoved: Array) -> Array:
+        """Return the kinds that have rows which were moved."""
+        bounded = np.array([ends[:, 0] > 0, ends[:, 1] < ends.max()])
+        every = self.fit.problem.rows.moments.rows * bounded
+        moved: Array = (unmoved[self.fit.problem.d :].reshape(2, -1) < every).any(axis=0)
+        return moved
 
     @property
     def _point(self) -> Point:
@@ -282,25 +335,36 @@ def _squares_of(point: Point, J: Array, block: Block) -> Array:
     return squares
 
 
-def _moved(point: Point, directions: Array, n_kinds: int, block: Block) -> Array:
-    """Return the weight of the rows of each kind that directions move, and that are moved wrongly.
+def _moves(frame: Frame, ends: Array, way: Array, block: Block) -> Array:
+    """Return how far a way moves rows into their ranges, at their lowest classes and highest."""
+    w, theta = np.split(way, [len(frame.scale)])
+    scores, cut = frame.view(block.X).dot(w), np.concatenate([[-np.inf], theta, [np.inf]])
+    low, high = ends[block.kind].T
+    return np.array([scores - cut[low], cut[high + 1] - scores])
 
-    The latter are those that each direction moves out of their ranges, those that it moves out of
-    them if turned round, and those that are out.
-    """
-    Z, (low, high) = point.frame.view(block.X), point.cells.kinds.ends[block.kind].T
-    d, k = len(point.w), len(point.theta)
 
-    def outside(w: Array, theta: Array) -> Array:
-        scores, cut = Z.dot(w), np.concatenate([[-np.inf], theta, [np.inf]])
-        return np.array([cut[low] - scores, scores - cut[high + 1]])
+def _least_moves(frame: Frame, ends: Array, way: Array, features: Array, block: Block) -> Array:
+    """Return what `Errors._least_moves` does, of the rows of a block."""
+    block = block.counting()
+    found = np.full((2, len(ends), 1 + len(features)), np.inf)
+    for side, moves in zip(found, _moves(frame, ends, way, block), strict=True):
+        order = np.lexsort([moves, block.kind])
+        some = order[np.flatnonzero(np.diff(block.kind[order], prepend=-1))]
+        Z = frame.view(block.X[some]).dense()[:, features]
+        side[block.kind[some]] = np.column_stack([moves[some], Z])
+    return found
 
-    moves = np.array([outside(each[:d], each[len(each) - k :]) for each in directions])
-    moves[np.isinf(moves)] = 0.0
-    moved = (np.abs(moves) > MOVED).any(axis=(0, 1))
-    lost = [*(moves > MOVED), *(moves < -MOVED), outside(point.w, point.theta) > 0.0]
-    rows = [moved, *(some.any(axis=0) for some in lost)]
-    return np.array([np.bincount(block.kind, block.weight * some, n_kinds) for some in rows])
+
+def _lesser(one: Array, other: Array) -> Array:
+    """Return the rows that move less."""
+    return np.where(one[:, :, :1] <= other[:, :, :1], one, other)
+
+
+def _unmoved(frame: Frame, ends: Array, way: Array, block: Block) -> Array:
+    """Return what `Errors._unmoved` does, of the rows of a block."""
+    stays = (_moves(frame, ends, way, block) <= MOVED) & (block.weight > 0.0)
+    sums = frame.view(block.X).sums(stays[0] * 1.0 - stays[1])
+    return np.concatenate([sums, *(np.bincount(block.kind, some, len(ends)) for some in stays)])
 
 
 def _inverse_root(matrix: Array) -> Array:

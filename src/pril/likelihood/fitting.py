@@ -34,7 +34,7 @@ FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 ROUNDING = 16.0 * np.finfo(float).eps  # of a sum of squares, relative
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
-NEVER = 30.0  # log odds against a class at an end of the scale that no label has
+NEVER = 1e-13  # chance, at most, that a row has a class at an end of the scale that no label has
 
 
 class FitSettings(NamedTuple):
@@ -88,24 +88,25 @@ class SeenClasses(NamedTuple):
         place = self.place[1:-1]
         return (place > 0) & (place < self.kinds.n_classes)
 
-    def all_thresholds(self, theta: Array, link: Link, score: float) -> Array:
+    def all_thresholds(self, theta: Array, link: Link, score: float, scores: Array) -> Array:
         """Return all thresholds, given those that are left.
 
-        A class that no label has has no room. Classes that no label tells apart are equally likely
-        at this score.
+        A class that no label has has no room, also at the lowest and the highest of `scores`.
+        Classes that no label tells apart are equally likely at this score.
         """
         if len(theta) == 0:
             return score + link.quantile(np.arange(1, len(self.place) - 1) / (len(self.place) - 1))
-        place, ends = self.place[1:-1], np.array([theta[0] - NEVER, *theta, theta[-1] + NEVER])
-        every = ends[np.maximum(place, 0)]
-        if (place < 0).any():
-            known = np.flatnonzero(self.place >= 0)
-            below = link.sides(ends[self.place[known]] - score).below
-            below[known == 0], below[known == len(self.place) - 1] = 0.0, 1.0
-            shares = np.interp(np.flatnonzero(place < 0) + 1, known, below)
-            least = np.finfo(float).eps
-            every[place < 0] = score + link.quantile(np.clip(shares, least, 1.0 - least))
-        return every
+        far = link.quantile(np.array([NEVER, 1.0 - NEVER]))
+        far += min(theta[0], scores.min()), max(theta[-1], scores.max())
+        every = np.array([far[0], *theta, far[1]])[np.maximum(self.place, 0)]
+        every[[0, -1]] = -np.inf, np.inf
+        known, unknown = np.flatnonzero(self.place >= 0), np.flatnonzero(self.place < 0)
+        if len(unknown):
+            shares = np.interp(unknown, known, link.sides(every[known] - score).below)
+            least, after = np.finfo(float).eps, np.searchsorted(known, unknown)
+            found = score + link.quantile(np.clip(shares, least, 1.0 - least))
+            every[unknown] = np.clip(found, every[known[after - 1]], every[known[after]])
+        return every[1:-1]
 
 
 def redundant_features(products: Array) -> Array:
@@ -164,6 +165,16 @@ class Problem:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
         sums = self.rows.add_up(point.sums, KindSums.plus, "taking a step")
         return assembled(sums, point.cells, table)
+
+    def outmost_scores(self, x: Array) -> Array:
+        """Return the lowest score of a row that counts, and the highest."""
+        point = self.point(x)
+
+        def outmost(block: Block) -> Array:
+            scores = point.scores(block)[1][block.weight > 0.0]
+            return np.array([scores.min(initial=np.inf), -scores.max(initial=-np.inf)])
+
+        return self.rows.add_up(outmost, np.minimum, "looking at the scores") * [1.0, -1.0]
 
     def look_at(self, x: Array) -> Sums | None:
         """Return the log posterior; None if thresholds are out of order."""
@@ -287,10 +298,11 @@ class Fit:
     @property
     def theta(self) -> Array:
         """All thresholds, outside of the frame."""
-        theta = self.problem.split(self.maximum.x)[2]
-        every = self.scale.all_thresholds(theta, self.problem.link, self.problem.score)
-        frame = self.problem.frame
-        return every + frame.centre @ (self.problem.split(self.maximum.x)[0] * frame.scale)
+        problem, is_known = self.problem, self.scale.is_determined.all()
+        w, _, theta = problem.split(self.maximum.x)
+        scores = theta if is_known else problem.outmost_scores(self.maximum.x)
+        every = self.scale.all_thresholds(theta, problem.link, problem.score, scores)
+        return every + problem.frame.centre @ (w * problem.frame.scale)
 
     @property
     def loglik(self) -> float:

@@ -78,7 +78,8 @@ def climb(
             if apart < NEAR or here.value + gain < other.value:
                 return other._replace(n_iter=n_iter)
         least = max(tolerance * min(unit, 1.0), SMALLEST * abs(here.value))
-        is_last = is_peak and damping == 0.0 and gain < least
+        is_short = gain < least or float(np.abs(step).max()) < NO_DISTANCE
+        is_last = is_peak and damping == 0.0 and is_short
         there = look_at(x + step)
         for _ in range(0 if is_last else MOST_SHORTER):
             if there is None or not falls(here, there):

@@ -32,7 +32,7 @@ FAN_IN = 16  # of the tree in which sums are added up
 LARGEST_EXPONENT = 400  # of two, that features are scaled by: squares of a scale stay finite
 # Rounding errors of scores: a feature so many spreads from zero costs a score 9 digits.
 FARTHEST = 2.0**32
-DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer to each other are equal
+DIGEST_STEPS = 2.0**20  # in a spread of a feature: rows that are nearer have the same digest
 ROUNDING = 4.0 * np.finfo(float).eps  # relative, of a mean: a column that varies less is constant
 
 
@@ -122,6 +122,8 @@ class Lowest(NamedTuple):
         is_new, is_first = np.ones((2, len(order)), dtype=bool)
         is_new[1:] = digests[1:] != digests[:-1]
         is_first[1:] = is_new[1:] | (kind[1:] != kind[:-1])
+        again = np.flatnonzero(~is_first)  # rows with equal digests may be near only
+        is_first[again] = (block.X[order[again]] != block.X[order[again - 1]]).sum(axis=1) > 0
         starts = np.flatnonzero(is_first)
         weight = np.add.reduceat(block.weight[order], starts)
         n = np.searchsorted(np.cumsum(is_new[starts]), most, "right")
@@ -188,7 +190,7 @@ class Moments(NamedTuple):
         with np.errstate(over="ignore", invalid="ignore"):
             if issparse(X):
                 mean, variance = mean_variance_axis(X.astype(np.float64), 0, weights=share)
-                squares = whole * variance
+                squares = whole * np.maximum(variance, 0.0)  # which rounding may leave below zero
             else:
                 X = X.astype(np.float64, copy=False)
                 mean = share @ X
