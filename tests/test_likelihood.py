@@ -382,6 +382,21 @@ def test_offsets_are_found_without_any_exact_label(kind):
     assert error < 1.1 * least
 
 
+def test_offsets_are_found_where_some_labels_are_exact():
+    shares = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(400, 2))
+        y = np.digitize(X @ [1.0, -0.5] + rng.logistic(size=400), [-1.5, 0.0, 1.5])
+        low = np.clip(y - (rng.random(400) < 0.2), 0, 2)
+        is_exact = rng.random(400)[:, np.newaxis] < 0.25
+        ends = np.where(is_exact, y[:, np.newaxis], np.column_stack([low, low + 1]))
+        found = OrderedLogit(classes=range(4), alpha=0.0).fit(X, ends).coarsening_
+        assert (found.mechanism == "offsets") == (found.evidence > 0.0)
+        shares += [found.shares[0, 1]] if found.shares else []
+    assert len(shares) > 58
+
+
 @pytest.mark.parametrize("width", [3, 4])
 def test_no_class_vanishes_where_ranges_are_shifted_into_the_scale(width):
     """By offsets that only go up, the highest classes would not occur, and nor would narrow ends.
