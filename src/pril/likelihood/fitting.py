@@ -426,9 +426,8 @@ class Fitting:
             return Free(kinds, target, name, trust)
         if name == "random":
             return Random(kinds)
-        exact = weights[kinds.exact].sum()
-        doubt = trust / (trust + exact) if trust > 0.0 else 1e-3
-        return Offsets(kinds, DIRECTION_ROWS * doubt)
+        doubt = trust / (trust + weights[kinds.exact].sum()) if trust > 0.0 else 0.0
+        return Offsets(kinds, max(DIRECTION_ROWS * doubt**2, 1.0))
 
     def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
         """Return the problem of some rows."""
