@@ -285,7 +285,8 @@ class Coarsening:
         exact = (self.W - self.G - self.V) / self.unit
         doubt = self.trust / (self.trust + exact) if self.trust else 0.0
         prior = -np.sum((widths / loop_types.WIDTH_SPREAD) ** 2) / 2
-        prior += loop_types.DIRECTION_ROWS * doubt * np.sum(np.log(up) + np.log(1 - up))
+        rows = max(loop_types.DIRECTION_ROWS * doubt**2, 1.0)
+        prior += rows * np.sum(np.log(up) + np.log(1 - up))
         return np.log(likelihood) + prior / (self.G / self.unit)
 
     def learn(self, u, P, t, c):
@@ -452,7 +453,7 @@ def held_out_posterior(phi, theta, f, group, kinds, weight, sample, trust, evenl
     prior = 30 * (evenly + 0.5) / (evenly + 0.5).sum() @ np.log(weight[sample] @ p[sample])
     if len(phi):
         exact = weight[kinds[group, 0] == kinds[group, 1]].sum()
-        rows, up = 20 * trust / (trust + exact), sigma(phi[2:])
+        rows, up = max(20 * (trust / (trust + exact)) ** 2, 1), sigma(phi[2:])
         prior += rows * np.log(up * (1 - up)).sum() - (phi[:2] ** 2).sum() / 50
     return loglik, loglik + prior
 

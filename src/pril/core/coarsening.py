@@ -44,9 +44,8 @@ class Coarsening:
         The share of each offset ``(a, b)``: a classes below and b above the true class. Empty at
         random.
     evidence : float or None
-        By how much the offsets explain the labels better than at random: the difference of the logs
-        of their marginal likelihoods; in streams, of the likelihoods of rows not yet learned. None
-        if nothing was compared.
+        The log odds of offsets to ranges at random, given the labels; in streams, the difference of
+        the log-likelihoods of rows not yet learned. None if nothing was compared.
     table : dict
         P(label | class): for each label that occurred, a pair of ranks, the estimated share of the
         rows of each of its classes that were given this label. Over all labels, exact ones

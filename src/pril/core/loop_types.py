@@ -178,8 +178,8 @@ MIN_PROBABILITY = 1e-12  # probability of a class in a gradient, and share of an
 # `coarsening_by_row.missing`), and no more evidence is against it.
 LEAST_OVERLAP, MAX_MISSING_SHARE, MAX_EVIDENCE_AGAINST = 0.1, 0.1, 5.0
 # The prior of phi, the logits of the shares of offsets. Widths are normal: odds of 150 to 1 are
-# within a standard deviation. Directions have pseudo-rows up, and as many down; fewer where exact
-# labels show them.
+# within a standard deviation. Directions have pseudo-rows up, and as many down; where exact
+# labels show them, soon no more than one of each, which is flat.
 WIDTH_SPREAD, DIRECTION_ROWS = 5.0, 20.0
 
 

@@ -95,8 +95,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         Stop when the held-out loss has not improved for this many rounds. The best round is kept.
     trust : float, default=30.0
         Strength of the priors on the mechanism, in exact labels. With this many, the assumption
-        that raters go up as often as down counts half. With this many of a class, what they show
-        about its ranges counts as much as what `coarsening` says.
+        that raters go up as often as down counts a quarter. With this many of a class, what they
+        show about its ranges counts as much as what `coarsening` says.
     coarsening : {"auto", "random", "offsets"}, default="auto"
         What is assumed about ranges beyond what exact labels show. "random": each class of a
         range is given that range equally often. "offsets": raters add classes below and above the

@@ -96,8 +96,8 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         Step size of the thresholds in streams.
     trust : float, default=30.0
         Strength of the priors on the mechanism, in exact labels. With this many, the assumption
-        that raters go up as often as down counts half. In `fit`, with this many of a class, what
-        they show about its ranges counts as much as what `coarsening` says.
+        that raters go up as often as down counts a quarter. In `fit`, with this many of a class,
+        what they show about its ranges counts as much as what `coarsening` says.
     noise : float, default=0.0
         In streams, relative probability of a label that does not contain the true class, between 0
         and 1.

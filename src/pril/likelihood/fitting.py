@@ -30,7 +30,8 @@ NEARER = 8  # times as many rows show where the maximum of all rows is, before t
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 0.1  # of the log posterior: what starts may leave, until it is clear which one is best
 DIVIDED = 2  # times that labels are divided among their classes, before a search begins
-FREE_ODDS = 0.05  # that raters differ by class, before labels are seen
+# Odds before labels are seen: of a mechanism to ranges at random; of raters who differ by class.
+ODDS = {"random": 1.0, "offsets": 10.0, "free": 0.05}
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
 ROUNDING = 16.0 * np.finfo(float).eps  # of a sum of squares, relative
 MOST_PRODUCTS = 250  # of a matrix and a vector, for a step in many features
@@ -315,7 +316,7 @@ class Fit:
 
     @property
     def gained(self) -> float | None:
-        """The evidence for offsets, less that for ranges at random; None if not compared."""
+        """The log odds of offsets to ranges at random; None if not compared."""
         if not {"random", "offsets"} <= set(self.evidence):
             return None
         return self.evidence["offsets"] - self.evidence["random"]
@@ -434,9 +435,8 @@ class Fitting:
             return Free(kinds, target, name, trust)
         if name == "random":
             return Random(kinds)
-        exact = weights[kinds.exact].sum()
-        doubt = trust / (trust + exact) if trust > 0.0 else 1e-3
-        return Offsets(kinds, DIRECTION_ROWS * doubt)
+        doubt = trust / (trust + weights[kinds.exact].sum()) if trust > 0.0 else 0.0
+        return Offsets(kinds, max(DIRECTION_ROWS * doubt**2, 1.0))
 
     def as_all(self, some: InMemory) -> InMemory:
         """Return some rows with the weight of all: priors then say as little beside them."""
@@ -454,7 +454,10 @@ class Fitting:
         problems = {name: self.problem(self.compared, self.mechanism(name)) for name in self.asked}
         found = {name: each.fit_all(self.settings.max_iter) for name, each in problems.items()}
         n_steps = sum(steps for _, steps in found.values())
-        evidence = {name: problems[name].evidence(found[name][0]) for name in problems}
+        evidence = {
+            name: each.evidence(found[name][0]) + float(np.log(ODDS[name]))
+            for name, each in problems.items()
+        }
         name = max(evidence, key=lambda each: evidence[each])
         problem, best = problems[name], found[name][0]
         mechanism, best, more = self._freed(problem, best, evidence)
@@ -483,7 +486,7 @@ class Fitting:
             maximum = freed.fit(Maximum(start), self.settings.max_iter)
             values.append(freed.evidence(maximum))
             n_steps += maximum.n_iter
-        evidence["free"] = evidence[name] + values[1] - values[0] + float(np.log(FREE_ODDS))
+        evidence["free"] = evidence[name] + values[1] - values[0] + float(np.log(ODDS["free"]))
         if evidence["free"] > evidence[name]:
             return mechanism, maximum, n_steps
         return problem.mechanism, best, n_steps

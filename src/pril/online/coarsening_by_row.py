@@ -206,7 +206,8 @@ def learn_range(rule, evidence, lo, hi, K, now, chances, work):
     narrow = numbers[labels + 1]
     part = unit / narrow  # of this row in the prior
     exact = max(0.0, numbers[labels] - narrow - numbers[labels + 2]) / unit
-    directions = DIRECTION_ROWS * (rule.trust / (rule.trust + exact) if rule.trust > 0.0 else 0.0)
+    doubt = rule.trust / (rule.trust + exact) if rule.trust > 0.0 else 0.0
+    directions = max(DIRECTION_ROWS * doubt**2, 1.0)
     up, down, two_up, both, two_down = slopes[0], slopes[1], slopes[2], slopes[3], slopes[4]
     slopes[0] = up + down - part * (numbers[phi] / WIDTH_SPREAD**2)
     slopes[1] = both - part * (numbers[phi + 1] / WIDTH_SPREAD**2)
