@@ -19,8 +19,8 @@ from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem
 from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random, Table
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
-from pril.likelihood.rows import Block, Frame, InMemory, Rows
-from pril.likelihood.sums import KindSums, Point, Sums, assembled
+from pril.likelihood.rows import Block, Frame, Framed, InMemory, Rows
+from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 
 MOST_SAMPLED = 250  # rows that show the shares of the classes in a round
 # In a round, thresholds and logits of shares move by no more: trees will change the scores again.
@@ -43,7 +43,7 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
         parts = cuts, n_cuts, np.exp(-cut), gap, chance, cells.first, cells.n_cells, cells.starts
     # Rows after rows: else, passes are compiled again for another order.
-    return Labels(*(frozen(np.ascontiguousarray(part)) for part in parts))
+    return Labels.of(*map(np.ascontiguousarray, parts))
 
 
 class Labelling(NamedTuple):
@@ -81,25 +81,29 @@ class Labelling(NamedTuple):
 def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
     """Return the sums of rows with features Z; e is exp(score) of each."""
     d, q = Z.shape[1], labels.n_cuts + labels.n_cells
-    places = len(labels.odds) + int(labels.n_cells.sum())
-    shapes = (d,), (d, d), (d, places), int(q.sum()), int((q * (q + 1) // 2).sum())
-    sums = [np.zeros(shape) for shape in shapes]
+    places, curve = len(labels.odds) + int(labels.n_cells.sum()), np.empty(len(e))
+    shapes = d, (places, d), int(q.sum()), int((q * (q + 1) // 2).sum())
+    by_w, by_local_w, first, pairs = map(np.zeros, shapes)
+    sums = by_w, by_local_w, curve, first, pairs
     value = compiled.add_kind_sums(frozen(np.ascontiguousarray(Z)), e, kind, weight, labels, *sums)
-    return KindSums._make([value, *sums, np.zeros(2)])
+    squares = Framed(Z).squares(curve)
+    return KindSums(value, by_w, squares, by_local_w.T, first, pairs, np.zeros(2))
 
 
-class MixProblem(Problem):
-    """A problem of few features, whose sums compiled code finds."""
+class CompiledProblem(Problem):
+    """A problem whose sums compiled code finds."""
 
     rows: InMemory
 
     def loglik(self, point: Point, table: Table) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
+        if self.d > MOST_DENSE:
+            return super().loglik(point, table)
         rows, cells = self.rows.whole, point.cells
-        Z = point.frame.view(rows.X).dense()
+        Z, scores = point.scores(rows)
         kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
-        e, labels = exp_of(Z @ point.w + rows.offset), labels_of(cells, point.theta, table.M)
-        return assembled(kind_sums(Z, e, kind, weight, labels), cells, table)
+        labels = labels_of(cells, point.theta, table.M)
+        return assembled(kind_sums(Z.dense(), exp_of(scores), kind, weight, labels), cells, table)
 
 
 class MixFitting(Fitting):
@@ -109,7 +113,7 @@ class MixFitting(Fitting):
 
     def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
         """Return the problem of some rows."""
-        return MixProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
+        return CompiledProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
 
 
 def mix(

@@ -24,8 +24,7 @@ from pril.core.threads import with_one_blas_thread
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows
-from pril.learners.boosting.held_out import labels_of
-from pril.likelihood.fitting import Problem
+from pril.learners.boosting.held_out import CompiledProblem, labels_of
 from pril.likelihood.mechanisms import Cells, Random, Table
 from pril.likelihood.newton import Maximum
 from pril.likelihood.priors import Priors, evenly_shared
@@ -127,7 +126,7 @@ class Models:
         every = Kinds(np.vstack([cells.kinds.ends, np.column_stack([ranks, ranks])]), K)
         with_prior = LabelledRows(
             np.append(rows.kind, len(cells.kinds.ends) + ranks),
-            np.append(rows.weight.astype(np.float64), np.full(K, ALPHA / K)),
+            np.append(rows.weight, np.full(K, ALPHA / K, dtype=np.float32)),
             np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
         )
         Z = np.vstack([features - mean, np.zeros((K, len(mean)))])
@@ -151,7 +150,7 @@ class Models:
         d = self.Z.shape[1]
         rows = InMemory(Block(self.Z, self.rows.kind, weight), self.mechanism.kinds)
         priors, frame = Priors(np.full(d, ALPHA), None), Frame(np.zeros(d), np.ones(d))
-        problem = Problem(rows, self.mechanism, priors, LOGIT, frame)
+        problem = CompiledProblem(rows, self.mechanism, priors, LOGIT, frame)
         return problem.fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
 
     @with_one_blas_thread
