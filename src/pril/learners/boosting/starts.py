@@ -27,7 +27,7 @@ from pril.learners.boosting.compiled import LabelledRows
 from pril.learners.boosting.held_out import CompiledProblem, labels_of
 from pril.likelihood.mechanisms import Cells, Random, Table
 from pril.likelihood.newton import Maximum
-from pril.likelihood.priors import Priors, evenly_shared
+from pril.likelihood.priors import Priors
 from pril.likelihood.rows import Block, Frame, InMemory
 from pril.likelihood.sums import MOST_DENSE
 
@@ -89,13 +89,14 @@ class FoldModels(NamedTuple):
 class Assumed(Random):
     """What is assumed of labels while starts are learned."""
 
-    varying: Cells
+    varies: Array  # whether chances differ among the classes, of the first kinds; of no others
     M: Array
 
     @cached_property
     def cells(self) -> Cells:
         """The cells of which chances are known."""
-        return self.varying
+        n_more = len(self.kinds.ends) - len(self.varies)
+        return Cells(self.kinds, np.pad(self.varies, (0, n_more)))
 
     def table(self, phi: Array) -> Table:
         """Return their chances."""
@@ -113,44 +114,43 @@ class Models:
     mean: Array
     rows: LabelledRows
     mechanism: Assumed
-    whole: Maximum  # the model without which nothing is left out
+    near: Array | None = None  # where the search begins
 
     @classmethod
     def of(cls, features: Array, rows: LabelledRows, cells: Cells, M: Array) -> Self:
-        """Learn from the features of rows whose labels have these chances."""
-        K, mean = cells.kinds.n_classes, features.mean(axis=0)
-        ranks, start = np.arange(K), np.zeros(len(mean) + K - 1)
-        weights = np.bincount(rows.kind, rows.weight, len(cells.kinds.ends))
-        below = np.cumsum(evenly_shared(cells.kinds, weights))[:-1]
-        start[len(mean) :] = LOGIT.quantile(below)
-        every = Kinds(np.vstack([cells.kinds.ends, np.column_stack([ranks, ranks])]), K)
+        """Take features of rows whose labels have these chances."""
+        ends, K, mean = cells.kinds.ends, cells.kinds.n_classes, features.mean(axis=0)
+        ranks = np.arange(K)
         with_prior = LabelledRows(
-            np.append(rows.kind, len(cells.kinds.ends) + ranks),
+            np.append(rows.kind, len(ends) + ranks),
             np.append(rows.weight, np.full(K, ALPHA / K, dtype=np.float32)),
             np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
         )
         Z = np.vstack([features - mean, np.zeros((K, len(mean)))])
-        cells = Cells(every, np.append(cells.varies, np.zeros(K, dtype=bool)))
-        models = cls(Z, mean, with_prior, Assumed(every, cells, M), Maximum(start))
-        return replace(models, whole=models.fit(with_prior.weight, start))
+        every = Kinds(np.vstack([ends, np.column_stack([ranks, ranks])]), K)
+        return cls(Z, mean, with_prior, Assumed(every, cells.varies, M))
 
     def again(self, varies: Array, M: Array) -> Self:
-        """Learn again, from labels with other chances; thresholds and length change the most."""
-        kinds, d = self.mechanism.kinds, len(self.mean)
-        cells = Cells(kinds, np.append(varies, np.zeros(kinds.n_classes, dtype=bool)))
-        last, models = self.whole.x, replace(self, mechanism=Assumed(kinds, cells, M))
-        along = replace(models, Z=self.Z @ last[:d, np.newaxis])
-        length, *theta = along.fit(self.rows.weight, np.append(1.0, last[d:])).x
-        start = np.append(length * last[:d], theta)
-        return replace(models, whole=models.fit(self.rows.weight, start))
+        """Return models of labels with other chances; thresholds and length change the most."""
+        d, last = len(self.mean), self.whole.x
+        models = replace(self, mechanism=replace(self.mechanism, varies=varies, M=M))
+        along = replace(models, Z=self.Z @ last[:d, np.newaxis], near=np.append(1.0, last[d:]))
+        length, *theta = along.whole.x
+        return replace(models, near=np.append(length * last[:d], theta))
+
+    @cached_property
+    def whole(self) -> Maximum:
+        """The model without which nothing is left out."""
+        return self.fit(self.rows.weight, self.near)
 
     @with_one_blas_thread
-    def fit(self, weight: Array, start: Array) -> Maximum:
+    def fit(self, weight: Array, start: Array | None) -> Maximum:
         """Return the model for which rows weigh so much."""
         d = self.Z.shape[1]
         rows = InMemory(Block(self.Z, self.rows.kind, weight), self.mechanism.kinds)
         priors, frame = Priors(np.full(d, ALPHA), None), Frame(np.zeros(d), np.ones(d))
         problem = CompiledProblem(rows, self.mechanism, priors, LOGIT, frame)
+        start = problem.starts()[0] if start is None else start
         return problem.fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
 
     @with_one_blas_thread
