@@ -155,15 +155,14 @@ class Models:
 
     @with_one_blas_thread
     def without(self, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
-        """Return the slopes and the centre of each model without some of the folds.
+        """Return the slopes and the centre of each model without some folds, as many for each.
 
         They are near the model of all rows: its information, less the share of the rows that are
         left out, serves for all steps of all models. Those that do not settle have Newton steps of
         their own.
         """
-        is_out = np.zeros((len(left_out), 1 + int(self.rows.fold.max())), dtype=bool)
-        for j, some in enumerate(left_out):
-            is_out[j, list(some)] = True
+        is_out = np.zeros((len(left_out), 1 + max(map(max, left_out))), dtype=bool)
+        np.put_along_axis(is_out, np.array(left_out), True, axis=1)
         numbers, alone = np.tile(self.whole.x, (len(left_out), 1)), np.arange(len(left_out))
         d, k = self.Z.shape[1], self.mechanism.kinds.n_classes - 1
         # Else, a matrix takes long, or there was no maximum in time.
@@ -177,12 +176,10 @@ class Models:
 
     def _step_together(self, numbers: Array, is_out: Array, matrix: Array) -> Array:
         """Take steps in place, halved where the value would fall; return who has not settled."""
-        d, k = len(self.mean), numbers.shape[1] - len(self.mean)
-        share, prior = is_out.mean(axis=1), np.diag(np.append(np.full(d, ALPHA), np.zeros(k)))
-        factors = {
-            left: cho_factor((1.0 - left) * matrix + left * prior, lower=True, check_finite=False)
-            for left in np.unique(share).tolist()
-        }
+        left, own = is_out[0].mean(), np.arange(len(self.mean))
+        matrix *= 1.0 - left
+        matrix[own, own] += left * ALPHA
+        factor = cho_factor(matrix, lower=True, check_finite=False)
         going, step = np.arange(len(numbers)), np.zeros_like(numbers)
         last, size = np.full(len(numbers), -np.inf), np.ones((len(numbers), 1))
         for _ in range(FOLD_STEPS):
@@ -192,9 +189,7 @@ class Models:
             up, slope = going[rises], gradient[rises]
             numbers[up], last[up], size[up] = x[rises], value[rises], 1.0
             size[going[~rises]] /= 2.0
-            for left, factor in factors.items():
-                some = share[up] == left
-                step[up[some]] = cho_solve(factor, slope[some].T, check_finite=False).T
+            step[up] = cho_solve(factor, slope.T, check_finite=False).T
             is_done[rises] = (slope * step[up]).sum(axis=1) < GAIN
             going = going[~is_done]
             if len(going) == 0:
