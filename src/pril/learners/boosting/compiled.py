@@ -231,11 +231,11 @@ def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
 
 
 @compiled
-def add_kind_sums(Z, e, kind, weight, labels, by_w, by_local_w, curve, first, pairs):
+def add_kind_sums(Z, e, kind, weight, labels, slope, curve, by_local_w, first, pairs):
     """Add what rows with features Z say; e is exp(score) of each. Return the log-likelihood.
 
-    The sums are those of `pril.likelihood.sums.KindSums`, one of them turned. Write minus the
-    second derivative of each row by its score.
+    The sums are those of `pril.likelihood.sums.KindSums`, one of them turned. If there are
+    features, write for each row the derivative by its score, and minus the second one.
     """
     cuts, n_all, m, value = labels.cuts, len(labels.odds), labels.cuts.shape[1], 0.0
     part, room, d = np.empty(2 * m), np.empty((3, m)), Z.shape[1]
@@ -255,18 +255,15 @@ def add_kind_sums(Z, e, kind, weight, labels, by_w, by_local_w, curve, first, pa
         for c in range(n_cells):
             part[n_cuts + c] = by_cell[c] / z
         if d > 0:
-            curve[i] = w * (bend + whole * whole)
+            slope[i], curve[i] = -w * whole, w * (bend + whole * whole)
+        for a in range(n_cuts + n_cells if d > 0 else 0):
+            change, c = -whole * part[a], a - n_cuts
+            if a < n_cuts:
+                change, place = change + part[a] * tilt[a], cuts[u, a]
+            else:
+                change, place = change + density[c + 1] - density[c], n_all + labels.first[u] + c
             for j in range(d):
-                by_w[j] -= w * whole * Z[i, j]
-            for c in range(n_cuts):
-                change, row = w * part[c] * (tilt[c] - whole), by_local_w[cuts[u, c]]
-                for j in range(d):
-                    row[j] += change * Z[i, j]
-            for c in range(n_cells):
-                change = w * (density[c + 1] - density[c] - whole * part[n_cuts + c])
-                row = by_local_w[n_all + labels.first[u] + c]
-                for j in range(d):
-                    row[j] += change * Z[i, j]
+                by_local_w[place, j] += w * change * Z[i, j]
         place, pair = labels.starts[u]
         for a in range(n_cuts + n_cells):
             weighed = w * part[a]

@@ -81,13 +81,13 @@ class Labelling(NamedTuple):
 def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
     """Return the sums of rows with features Z; e is exp(score) of each."""
     d, q = Z.shape[1], labels.n_cuts + labels.n_cells
-    places, curve = len(labels.odds) + int(labels.n_cells.sum()), np.empty(len(e))
-    shapes = d, (places, d), int(q.sum()), int((q * (q + 1) // 2).sum())
-    by_w, by_local_w, first, pairs = map(np.zeros, shapes)
-    sums = by_w, by_local_w, curve, first, pairs
+    places, by_score = len(labels.odds) + int(labels.n_cells.sum()), np.empty((2, len(e)))
+    shapes = (places, d), int(q.sum()), int((q * (q + 1) // 2).sum())
+    by_local_w, first, pairs = (np.zeros(shape) for shape in shapes)
+    sums = *by_score, by_local_w, first, pairs
     value = compiled.add_kind_sums(frozen(np.ascontiguousarray(Z)), e, kind, weight, labels, *sums)
-    squares = Framed(Z).squares(curve)
-    return KindSums(value, by_w, squares, by_local_w.T, first, pairs, np.zeros(2))
+    by_w, by_ww = by_score[0] @ Z, Framed(Z).squares(by_score[1])
+    return KindSums(value, by_w, by_ww, by_local_w.T, first, pairs, np.zeros(2))
 
 
 class CompiledProblem(Problem):
