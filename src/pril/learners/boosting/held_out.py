@@ -16,7 +16,7 @@ from pril.core.rows import frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem
-from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random, Table
+from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Table
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
 from pril.likelihood.rows import Block, Frame, Framed, InMemory, Rows
@@ -50,7 +50,7 @@ class Labelling(NamedTuple):
     """How classes become labels, and where thresholds are."""
 
     mechanism: Mechanism
-    phi: Array
+    phi: Array  # empty if ranges are at random
     theta: Array
     evidence: float | None = None  # for offsets
     damping: float = 0.0  # of the last step
@@ -64,11 +64,6 @@ class Labelling(NamedTuple):
     def labels(self) -> Labels:
         """What labels say."""
         return labels_of(self.mechanism.cells, self.theta, self.chances)
-
-    @property
-    def is_random(self) -> bool:
-        """Whether nothing is known of labels but the classes in them."""
-        return isinstance(self.mechanism, Random)
 
     def without_direction(self) -> Self:
         """Return as often up as down, if no label is exact: starts would find a direction again."""
@@ -193,7 +188,7 @@ def improved(
     here = assembled(sums, cells, mechanism.table(labelling.phi)).plus(prior(labelling))
     x, damping = np.concatenate([labelling.phi, labelling.theta]), labelling.damping
     step, _ = newton_step(here, x, damping)
-    step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
+    step *= LONGEST_STEP / np.abs(step).max(initial=LONGEST_STEP)
     there = x + ordered(x, step, len(labelling.theta))
     tried = labelling._replace(phi=there[:n], theta=there[n:])
     loglik = sum(look(tried.labels))
