@@ -133,6 +133,16 @@ def test_rows_beyond_the_sample_are_learned_from(sampled):
     assert errors[0] < 0.95 * errors[1]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fold_of_which_the_sample_has_no_row(seed, sampled):
+    """With groups, a fold may be one row."""
+    X, y = table(300)
+    sampled(60)
+    groups = np.append(np.arange(299) % 7, 7)
+    model = OrderedBoosting(max_iter=30, random_state=seed).fit(X, y, groups=groups)
+    assert (model.predict(X) == y).mean() > 0.75
+
+
 def test_more_bins_than_a_feature_may_have_are_shared():
     column = np.arange(1000.0)
     codes = codes_of(Bins.of(column[:, np.newaxis], []), column)

@@ -6,12 +6,14 @@ those at both ends are infinite.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, inf, isfinite, isnan, log
 from typing import NamedTuple
 
 import numpy as np
 
 from pril.core.arrays import Array
+from pril.core.rows import frozen
 from pril.online.code_cache import alone, cached, part_of_loop
 
 compiled = cached(nogil=True, error_model="numpy")
@@ -54,6 +56,14 @@ class Labels(NamedTuple):
     first: Array  # (kinds,), the number of the first cell of a kind, of those of which
     n_cells: Array  # (kinds,) there are so many in a kind: none, if chances are alike
     starts: Array  # (kinds, 2), where its sums begin, see `pril.likelihood.sums.KindSums`
+
+    @classmethod
+    def of(cls, *parts: Array) -> Labels:
+        """Return what compiled functions can be given."""
+        return cls(*map(frozen, parts))
+
+    def __reduce__(self) -> tuple[Callable[..., Labels], tuple[Array, ...]]:
+        return Labels.of, tuple(self)  # arrays that travel could be written again
 
 
 # --- Features ---
@@ -221,37 +231,39 @@ def write_slopes(e, rows, labels, is_out, value, slope, by_cut):
 
 
 @compiled
-def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, pairs):
+def add_kind_sums(Z, e, kind, weight, labels, slope, curve, by_local_w, first, pairs):
     """Add what rows with features Z say; e is exp(score) of each. Return the log-likelihood.
 
-    The sums are those of `pril.likelihood.sums.KindSums`.
+    The sums are those of `pril.likelihood.sums.KindSums`, one of them turned. If there are
+    features, write for each row the derivative by its score, and minus the second one.
     """
     cuts, n_all, m, value = labels.cuts, len(labels.odds), labels.cuts.shape[1], 0.0
-    part, room = np.empty(2 * m), np.empty((3, m))
+    part, room, d = np.empty(2 * m), np.empty((3, m)), Z.shape[1]
     density, tilt, by_cell = room[0], room[1], room[2]
     for i in range(len(e)):
-        u, w, last, whole, curve = kind[i], weight[i], 0.0, 0.0, 0.0
+        u, w, last, whole, bend = kind[i], weight[i], 0.0, 0.0, 0.0
         n_cuts, n_cells = labels.n_cuts[u], labels.n_cells[u]
         z = look(e[i], u, labels, density, tilt, by_cell)
         value += w * log(z)
         for c in range(n_cuts):
             above = labels.chance[u, c] if c < n_cuts - 1 else 0.0
-            part[c] = (last - above) * density[c] / z
+            density[c] /= z
+            part[c] = (last - above) * density[c]
             whole += part[c]
-            curve -= part[c] * tilt[c]
+            bend -= part[c] * tilt[c]
             last = above
         for c in range(n_cells):
             part[n_cuts + c] = by_cell[c] / z
-        for j in range(len(by_w)):
-            x = w * Z[i, j]
-            by_w[j] -= x * whole
-            for k in range(len(by_w)):
-                by_ww[j, k] += x * Z[i, k] * (curve + whole * whole)
-            for c in range(n_cuts):
-                by_w_local[j, cuts[u, c]] += x * part[c] * (tilt[c] - whole)
-            for c in range(n_cells):
-                change = (density[c + 1] - density[c]) / z - whole * part[n_cuts + c]
-                by_w_local[j, n_all + labels.first[u] + c] += x * change
+        if d > 0:
+            slope[i], curve[i] = -w * whole, w * (bend + whole * whole)
+        for a in range(n_cuts + n_cells if d > 0 else 0):
+            change, c = -whole * part[a], a - n_cuts
+            if a < n_cuts:
+                change, place = change + part[a] * tilt[a], cuts[u, a]
+            else:
+                change, place = change + density[c + 1] - density[c], n_all + labels.first[u] + c
+            for j in range(d):
+                by_local_w[place, j] += w * change * Z[i, j]
         place, pair = labels.starts[u]
         for a in range(n_cuts + n_cells):
             weighed = w * part[a]
@@ -259,10 +271,10 @@ def add_kind_sums(Z, e, kind, weight, labels, by_w, by_ww, by_w_local, first, pa
             pairs[pair] -= weighed * tilt[a] if a < n_cuts else 0.0
             for b in range(a, n_cuts + n_cells):
                 pairs[pair] += weighed * part[b]
-                if a < n_cuts and b == n_cuts + a:
-                    pairs[pair] += w * density[a] / z
+                if a < n_cuts and b == n_cuts + a:  # a cell has a cut below it and one above
+                    pairs[pair] += w * density[a]
                 elif a < n_cuts <= b and b == n_cuts + a - 1:
-                    pairs[pair] -= w * density[a] / z
+                    pairs[pair] -= w * density[a]
                 pair += 1
     return value
 

@@ -192,7 +192,7 @@ def make_plan(
     learn = partial(learn_starts, view, there, n_folds)
     starts, learned = learn(Random(kinds).cells, np.empty(0), [])
     mix, labelling = held_out.mix(scores_of_folds(starts, there.fold), there, kinds, asked)
-    if not labelling.is_random:
+    if len(labelling.phi) > 0:
         chances = labelling.without_direction().chances
         starts, learned = learn(labelling.mechanism.cells, chances, learned)
         scores = scores_of_folds(starts, there.fold)

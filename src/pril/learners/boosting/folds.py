@@ -169,7 +169,7 @@ class Fold:
     def learn(self, labels: Labels, boldness: float) -> Shown:
         """Add a tree, learned from the rows outside the fold; return what those inside show."""
         with self.turn:
-            self._grow(*self._gradients(Labels(*map(frozen, labels)), boldness))
+            self._grow(*self._gradients(labels, boldness))
         scores = np.clip(self.scores[self.sample], -MAX_SCORE, MAX_SCORE, dtype=np.float64)
         weight = self.rows.weight[self.sample].astype(np.float64)
         sums = (kind_sums(np.empty((len(rows[0]), 0)), *rows) for rows in self._inside(labels))
@@ -181,7 +181,6 @@ class Fold:
 
     def _inside(self, labels: Labels) -> Iterator[tuple[Array, Array, Array, Labels]]:
         """Return exp(score) of the rows inside, in batches, and what their labels say."""
-        labels = Labels(*map(frozen, labels))
         for some, kind, weight in self.held_out:
             yield exp_of(self.scores[some]), kind, weight, labels
 

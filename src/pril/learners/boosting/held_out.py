@@ -15,11 +15,11 @@ from pril.core.rows import frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem
-from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Random, Table
+from pril.likelihood.mechanisms import Cells, Mechanism, Offsets, Table
 from pril.likelihood.newton import DAMPING, LEAST_DAMPING, ROUNDING, Maximum, newton_step, ordered
 from pril.likelihood.priors import CLASS_ROWS, ClassShares, Priors, evenly_shared
-from pril.likelihood.rows import Block, Frame, InMemory, Rows
-from pril.likelihood.sums import KindSums, Point, Sums, assembled
+from pril.likelihood.rows import Block, Frame, Framed, InMemory, Rows
+from pril.likelihood.sums import MOST_DENSE, KindSums, Point, Sums, assembled
 from pril.links import LOGIT
 
 MOST_SAMPLED = 250  # rows that show the shares of the classes in a round
@@ -43,14 +43,14 @@ def labels_of(cells: Cells, theta: Array, M: Array) -> Labels:
         gap = -np.expm1(cut[..., cuts[:, :-1]] - cut[..., cuts[:, 1:]])
         parts = cuts, n_cuts, np.exp(-cut), gap, chance, cells.first, cells.n_cells, cells.starts
     # Rows after rows: else, passes are compiled again for another order.
-    return Labels(*(frozen(np.ascontiguousarray(part)) for part in parts))
+    return Labels.of(*map(np.ascontiguousarray, parts))
 
 
 class Labelling(NamedTuple):
     """How classes become labels, and where thresholds are."""
 
     mechanism: Mechanism
-    phi: Array
+    phi: Array  # empty if ranges are at random
     theta: Array
     evidence: float | None = None  # for offsets
     damping: float = 0.0  # of the last step
@@ -65,11 +65,6 @@ class Labelling(NamedTuple):
         """What labels say."""
         return labels_of(self.mechanism.cells, self.theta, self.chances)
 
-    @property
-    def is_random(self) -> bool:
-        """Whether nothing is known of labels but the classes in them."""
-        return isinstance(self.mechanism, Random)
-
     def without_direction(self) -> Self:
         """Return as often up as down, if no label is exact: starts would find a direction again."""
         kinds = self.mechanism.kinds
@@ -81,25 +76,29 @@ class Labelling(NamedTuple):
 def kind_sums(Z: Array, e: Array, kind: Array, weight: Array, labels: Labels) -> KindSums:
     """Return the sums of rows with features Z; e is exp(score) of each."""
     d, q = Z.shape[1], labels.n_cuts + labels.n_cells
-    places = len(labels.odds) + int(labels.n_cells.sum())
-    shapes = (d,), (d, d), (d, places), int(q.sum()), int((q * (q + 1) // 2).sum())
-    sums = [np.zeros(shape) for shape in shapes]
+    places, by_score = len(labels.odds) + int(labels.n_cells.sum()), np.empty((2, len(e)))
+    shapes = (places, d), int(q.sum()), int((q * (q + 1) // 2).sum())
+    by_local_w, first, pairs = (np.zeros(shape) for shape in shapes)
+    sums = *by_score, by_local_w, first, pairs
     value = compiled.add_kind_sums(frozen(np.ascontiguousarray(Z)), e, kind, weight, labels, *sums)
-    return KindSums._make([value, *sums, np.zeros(2)])
+    by_w, by_ww = by_score[0] @ Z, Framed(Z).squares(by_score[1])
+    return KindSums(value, by_w, by_ww, by_local_w.T, first, pairs, np.zeros(2))
 
 
-class MixProblem(Problem):
-    """A problem of few features, whose sums compiled code finds."""
+class CompiledProblem(Problem):
+    """A problem whose sums compiled code finds."""
 
     rows: InMemory
 
     def loglik(self, point: Point, table: Table) -> Sums:
         """Return the log-likelihood, but for what factors out, and its derivatives."""
+        if self.d > MOST_DENSE:
+            return super().loglik(point, table)
         rows, cells = self.rows.whole, point.cells
-        Z = point.frame.view(rows.X).dense()
+        Z, scores = point.scores(rows)
         kind, weight = rows.kind.astype(np.int32), rows.weight.astype(np.float32)  # as folds have
-        e, labels = exp_of(Z @ point.w + rows.offset), labels_of(cells, point.theta, table.M)
-        return assembled(kind_sums(Z, e, kind, weight, labels), cells, table)
+        labels = labels_of(cells, point.theta, table.M)
+        return assembled(kind_sums(Z.dense(), exp_of(scores), kind, weight, labels), cells, table)
 
 
 class MixFitting(Fitting):
@@ -109,7 +108,7 @@ class MixFitting(Fitting):
 
     def problem(self, rows: Rows, mechanism: Mechanism) -> Problem:
         """Return the problem of some rows."""
-        return MixProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
+        return CompiledProblem(rows, mechanism, self.priors, self.settings.link, self.frame)
 
 
 def mix(
@@ -189,7 +188,7 @@ def improved(
     here = assembled(sums, cells, mechanism.table(labelling.phi)).plus(prior(labelling))
     x, damping = np.concatenate([labelling.phi, labelling.theta]), labelling.damping
     step, _ = newton_step(here, x, damping)
-    step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max(initial=0.0)), TINY))
+    step *= LONGEST_STEP / np.abs(step).max(initial=LONGEST_STEP)
     there = x + ordered(x, step, len(labelling.theta))
     tried = labelling._replace(phi=there[:n], theta=there[n:])
     loglik = sum(look(tried.labels))

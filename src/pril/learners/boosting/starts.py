@@ -23,11 +23,10 @@ from pril.core.threads import with_one_blas_thread
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows
-from pril.learners.boosting.held_out import labels_of
-from pril.likelihood.fitting import Problem
+from pril.learners.boosting.held_out import CompiledProblem, labels_of
 from pril.likelihood.mechanisms import Cells, Random, Table
 from pril.likelihood.newton import Maximum
-from pril.likelihood.priors import Priors, evenly_shared
+from pril.likelihood.priors import Priors
 from pril.likelihood.rows import Block, Frame, InMemory
 from pril.likelihood.sums import MOST_DENSE
 from pril.links import LOGIT
@@ -90,13 +89,14 @@ class FoldModels(NamedTuple):
 class Assumed(Random):
     """What is assumed of labels while starts are learned."""
 
-    varying: Cells
+    varies: Array  # whether chances differ among the classes, of the first kinds; of no others
     M: Array
 
     @cached_property
     def cells(self) -> Cells:
         """The cells of which chances are known."""
-        return self.varying
+        n_more = len(self.kinds.ends) - len(self.varies)
+        return Cells(self.kinds, np.pad(self.varies, (0, n_more)))
 
     def table(self, phi: Array) -> Table:
         """Return their chances."""
@@ -114,57 +114,55 @@ class Models:
     mean: Array
     rows: LabelledRows
     mechanism: Assumed
-    whole: Maximum  # the model without which nothing is left out
+    near: Array | None = None  # where the search begins
 
     @classmethod
     def of(cls, features: Array, rows: LabelledRows, cells: Cells, M: Array) -> Self:
-        """Learn from the features of rows whose labels have these chances."""
-        K, mean = cells.kinds.n_classes, features.mean(axis=0)
-        ranks, start = np.arange(K), np.zeros(len(mean) + K - 1)
-        weights = np.bincount(rows.kind, rows.weight, len(cells.kinds.ends))
-        below = np.cumsum(evenly_shared(cells.kinds, weights))[:-1]
-        start[len(mean) :] = LOGIT.quantile(below)
-        every = Kinds(np.vstack([cells.kinds.ends, np.column_stack([ranks, ranks])]), K)
+        """Take features of rows whose labels have these chances."""
+        ends, K, mean = cells.kinds.ends, cells.kinds.n_classes, features.mean(axis=0)
+        ranks = np.arange(K)
         with_prior = LabelledRows(
-            np.append(rows.kind, len(cells.kinds.ends) + ranks),
-            np.append(rows.weight.astype(np.float64), np.full(K, ALPHA / K)),
+            np.append(rows.kind, len(ends) + ranks),
+            np.append(rows.weight, np.full(K, ALPHA / K, dtype=np.float32)),
             np.append(rows.fold, np.full(K, -1, dtype=rows.fold.dtype)),
         )
         Z = np.vstack([features - mean, np.zeros((K, len(mean)))])
-        cells = Cells(every, np.append(cells.varies, np.zeros(K, dtype=bool)))
-        models = cls(Z, mean, with_prior, Assumed(every, cells, M), Maximum(start))
-        return replace(models, whole=models.fit(with_prior.weight, start))
+        every = Kinds(np.vstack([ends, np.column_stack([ranks, ranks])]), K)
+        return cls(Z, mean, with_prior, Assumed(every, cells.varies, M))
 
     def again(self, varies: Array, M: Array) -> Self:
-        """Learn again, from labels with other chances; thresholds and length change the most."""
-        kinds, d = self.mechanism.kinds, len(self.mean)
-        cells = Cells(kinds, np.append(varies, np.zeros(kinds.n_classes, dtype=bool)))
-        last, models = self.whole.x, replace(self, mechanism=Assumed(kinds, cells, M))
-        along = replace(models, Z=self.Z @ last[:d, np.newaxis])
-        length, *theta = along.fit(self.rows.weight, np.append(1.0, last[d:])).x
-        start = np.append(length * last[:d], theta)
-        return replace(models, whole=models.fit(self.rows.weight, start))
+        """Return models of labels with other chances; thresholds and length change the most."""
+        d, last = len(self.mean), self.whole.x
+        models = replace(self, mechanism=replace(self.mechanism, varies=varies, M=M))
+        along = replace(models, Z=self.Z @ last[:d, np.newaxis], near=np.append(1.0, last[d:]))
+        length, *theta = along.whole.x
+        return replace(models, near=np.append(length * last[:d], theta))
+
+    @cached_property
+    def whole(self) -> Maximum:
+        """The model without which nothing is left out."""
+        return self.fit(self.rows.weight, self.near)
 
     @with_one_blas_thread
-    def fit(self, weight: Array, start: Array) -> Maximum:
+    def fit(self, weight: Array, start: Array | None) -> Maximum:
         """Return the model for which rows weigh so much."""
         d = self.Z.shape[1]
         rows = InMemory(Block(self.Z, self.rows.kind, weight), self.mechanism.kinds)
         priors, frame = Priors(np.full(d, ALPHA), None), Frame(np.zeros(d), np.ones(d))
-        problem = Problem(rows, self.mechanism, priors, LOGIT, frame)
+        problem = CompiledProblem(rows, self.mechanism, priors, LOGIT, frame)
+        start = problem.starts()[0] if start is None else start
         return problem.fit(Maximum(start), MOST_STEPS, tolerance=GAIN)
 
     @with_one_blas_thread
     def without(self, left_out: list[tuple[int, ...]]) -> tuple[Array, Array]:
-        """Return the slopes and the centre of each model without some of the folds.
+        """Return the slopes and the centre of each model without some folds, as many for each.
 
         They are near the model of all rows: its information, less the share of the rows that are
         left out, serves for all steps of all models. Those that do not settle have Newton steps of
         their own.
         """
-        is_out = np.zeros((len(left_out), 1 + int(self.rows.fold.max())), dtype=bool)
-        for j, some in enumerate(left_out):
-            is_out[j, list(some)] = True
+        is_out = np.zeros((len(left_out), 1 + max(map(max, left_out))), dtype=bool)
+        np.put_along_axis(is_out, np.array(left_out), True, axis=1)
         numbers, alone = np.tile(self.whole.x, (len(left_out), 1)), np.arange(len(left_out))
         d, k = self.Z.shape[1], self.mechanism.kinds.n_classes - 1
         # Else, a matrix takes long, or there was no maximum in time.
@@ -178,12 +176,10 @@ class Models:
 
     def _step_together(self, numbers: Array, is_out: Array, matrix: Array) -> Array:
         """Take steps in place, halved where the value would fall; return who has not settled."""
-        d, k = len(self.mean), numbers.shape[1] - len(self.mean)
-        share, prior = is_out.mean(axis=1), np.diag(np.append(np.full(d, ALPHA), np.zeros(k)))
-        factors = {
-            left: cho_factor((1.0 - left) * matrix + left * prior, lower=True, check_finite=False)
-            for left in np.unique(share).tolist()
-        }
+        left, own = is_out[0].mean(), np.arange(len(self.mean))
+        matrix *= 1.0 - left
+        matrix[own, own] += left * ALPHA
+        factor = cho_factor(matrix, lower=True, check_finite=False)
         going, step = np.arange(len(numbers)), np.zeros_like(numbers)
         last, size = np.full(len(numbers), -np.inf), np.ones((len(numbers), 1))
         for _ in range(FOLD_STEPS):
@@ -193,9 +189,7 @@ class Models:
             up, slope = going[rises], gradient[rises]
             numbers[up], last[up], size[up] = x[rises], value[rises], 1.0
             size[going[~rises]] /= 2.0
-            for left, factor in factors.items():
-                some = share[up] == left
-                step[up[some]] = cho_solve(factor, slope[some].T, check_finite=False).T
+            step[up] = cho_solve(factor, slope.T, check_finite=False).T
             is_done[rises] = (slope * step[up]).sum(axis=1) < GAIN
             going = going[~is_done]
             if len(going) == 0:
