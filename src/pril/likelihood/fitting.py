@@ -29,7 +29,6 @@ MOST_COMPARED = 5000  # different rows that show which mechanism fits
 NEARER = 8  # times as many rows show where the maximum of all rows is, before these are read
 MOST_SAMPLED = 250  # different rows that show the shares of the classes
 ROUGH = 0.1  # of the log posterior: what starts may leave, until it is clear which one is best
-DIVIDED = 2  # times that labels are divided among their classes, before a search begins
 # Odds before labels are seen: of a mechanism to ranges at random; of raters who differ by class.
 ODDS = {"random": 1.0, "offsets": 10.0, "free": 0.05}
 REDUNDANT = 1e-10  # what is left of the variance of a feature that others determine, relative
@@ -195,10 +194,9 @@ class Problem:
         Weights are 0, and thresholds those of classes as labels then divide among them.
         """
         mechanism, weights, found = self.mechanism, self.rows.weights, []
+        evenly = evenly_shared(mechanism.kinds, weights)
         for phi in mechanism.starts(weights):
-            shares, M = evenly_shared(mechanism.kinds, weights), mechanism.table(phi).M
-            for _ in range(DIVIDED):
-                shares = shared(mechanism.cells, M, shares, weights)
+            shares = shared(mechanism.cells, mechanism.table(phi).M, evenly, weights)
             theta = self.score + self.link.quantile(np.cumsum(shares)[:-1])
             found.append(np.concatenate([np.zeros(self.d), phi, theta]))
         return found

@@ -62,7 +62,7 @@ def climb(
     """Find a maximum. `look_at` returns None where there is no value.
 
     `unit` is the weight of a row, where rows weigh little. The last step would gain less than
-    `tolerance`. A search that leads to a `known` maximum, or to less, ends there. `watch` is told
+    `tolerance`. A search that leads to a `known` maximum ends there. `watch` is told
     where the search is after each step: one that starts there gives the same bits.
     """
     x, here, n_before, damping, _ = start
@@ -74,8 +74,7 @@ def climb(
         gain = float(here.gradient @ step)
         step = ordered(x, step, here.information.cross.shape[1])
         for other in known if is_peak and damping == 0.0 else ():
-            apart = other.sums.information.along(x + step - other.x)
-            if apart < NEAR or here.value + gain < other.value:
+            if other.sums.information.along(x + step - other.x) < NEAR:
                 return other._replace(n_iter=n_iter)
         least = max(tolerance * min(unit, 1.0), SMALLEST * abs(here.value))
         is_short = gain < least or float(np.abs(step).max()) < NO_DISTANCE
