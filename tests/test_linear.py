@@ -738,7 +738,7 @@ def test_weights_are_routed_through_searches(cls):
     ("weight", "message"),
     [
         ([1, 2, -1], r"sample_weight, row 2: -1\.0 is not a weight"),
-        ([1, np.nan, 1], r"sample_weight, row 1: nan is not a weight"),
+        ([1, np.nan, 1], r"row 1: nan is not a weight: it must be finite, not missing or negative"),
         ([np.inf, 1, 1], r"sample_weight, row 0: inf is not a weight"),
         ([1, 2e100, 0], r"sample_weight, row 1: 2e\+100 is too large"),
         ([1, 0, 5e-101], r"sample_weight, row 2: 5e-101 is too small"),

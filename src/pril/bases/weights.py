@@ -32,7 +32,7 @@ def read_weights(sample_weight: ArrayLike, n: int) -> Array:
     good = np.isfinite(weights) & (weights >= 0.0)
     if not good.all():
         t = int(np.argmin(good))
-        reason = f"{weights[t].item()} is not a weight: it must be finite and not negative"
+        reason = f"{weights[t].item()} is not a weight: it must be finite, not missing or negative"
         raise RowError("sample_weight", t, reason)
     extreme = (weights > MOST_WEIGHT) | ((weights > 0.0) & (weights < 1.0 / MOST_WEIGHT))
     if extreme.any():

@@ -178,7 +178,7 @@ class Run:
         if task.coverage is not None:
             task.ranges(self.model)
         elif task.by is not None:
-            raise InputError(f"by={task.by!r} is about predicted ranges, which need a coverage")
+            raise InputError("by is for predicted ranges: pass coverage too")
         self.survey = Survey(task, self.columns, labels)
         self.rng = check_random_state(task.seed)
         self.phase, self.epoch = "survey", 0
