@@ -577,7 +577,7 @@ def test_ranges_that_hold_for_each_class(good, bad, tmp_path):
     assert model.groups_.tolist() == model.order_.tolist()
     few = bad("fit", "t.csv", *RANGES, "--coverage", 0.99, *contain)
     assert "needs at least 99 rows with a label for each class to calibrate with: 'poor' has" in few
-    assert "need a coverage" in bad("fit", "t.csv", *RANGES, *contain)
+    assert "by is for predicted ranges: pass coverage too" in bad("fit", "t.csv", *RANGES, *contain)
     touch = bad("fit", "t.csv", *RANGES, "--coverage", 0.8, "--by=class", "--guarantee=touch")
     assert "choose 'exact' or 'contain'" in touch
 

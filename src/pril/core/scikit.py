@@ -3,8 +3,6 @@
 They may move in any release: a change shows here first, and `make test` runs the newest version.
 """
 
-from collections.abc import Callable
-from functools import partial
 from operator import attrgetter, methodcaller
 from typing import Any
 
@@ -28,7 +26,6 @@ __all__ = [
     "Interval",
     "StrOptions",
     "check_feature_names_in",
-    "checked",
     "column_indices",
     "convert_to_numpy",
     "fit_context",
@@ -51,16 +48,11 @@ def openmp_threads() -> int:
     return int(_openmp_effective_n_threads(only_physical_cores=False))
 
 
-def validate_data(estimator: BaseEstimator, X: FeaturesLike, **options: object) -> Any:
-    """Let scikit-learn check X for an estimator."""
-    return checked(partial(_validate_data, estimator), X, **options)
-
-
-def checked(check: Callable[..., Any], X: FeaturesLike, **options: object) -> Any:
+def validate_data(estimator: BaseEstimator, X: FeaturesLike, /, **options: object) -> Any:
     """Let scikit-learn check X; what it refuses is an error of ours."""
     try:
         with refusing():
-            return check(X, **options)
+            return _validate_data(estimator, X, **options)
     except InputError as error:
         if not str(error).startswith("Expected 2D array"):  # followed by the whole array
             raise

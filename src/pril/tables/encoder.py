@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from pril.bases.parts import Parts
 from pril.core.arrays import Array
-from pril.core.scikit import checked
+from pril.core.scikit import validate_data
 from pril.errors import InputError, InputTypeError, RowError, refusing, shown
 from pril.tables import arrow
 from pril.tables.json_lines import Cells, to_matrix, to_text
@@ -239,7 +239,8 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         """Return a table, or an array, whose columns are called x0, x1 and so on."""
         if isinstance(X, pa.RecordBatch | pa.Table) or hasattr(X, "__arrow_c_stream__"):
             return arrow.to_batch(X)
-        X = checked(check_array, X, dtype=None, ensure_all_finite=False, estimator=self)
+        # Which columns there are is compared below.
+        X = validate_data(BaseEstimator(), X, dtype=None, ensure_all_finite=False, estimator=self)
         if hasattr(self, "numbers_") and X.shape[1] < self.n_features_in_:
             raise InputError(
                 f"X has {X.shape[1]} features, but ColumnEncoder is expecting "
