@@ -6,7 +6,8 @@ from sklearn.linear_model import Perceptron
 from handwritten import pril as handwritten
 from pril import PRIL
 from pril.core import loop_types as types
-from pril.core.rows import Dense, frozen
+from pril.core.arrays import frozen
+from pril.core.rows import Dense
 from pril.online import loop
 from pril.online.memory import Layout, Memory
 from workloads import K, best_times, dense, table

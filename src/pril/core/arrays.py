@@ -31,3 +31,10 @@ def named(values: Iterable[object] | None) -> str:
     if len(listed) > MOST_NAMED:
         listed[MOST_NAMED - 1 : -1] = ["..."]
     return f"[{', '.join(listed)}]"
+
+
+def frozen(array: Array) -> Array:
+    """Return a read-only view, the only kind of array that compiled functions are given."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view

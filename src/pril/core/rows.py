@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import coo_array, issparse, sparray
 from sklearn.base import BaseEstimator
 
-from pril.core.arrays import Array, FeaturesLike
+from pril.core.arrays import Array, FeaturesLike, frozen
 from pril.core.loop_types import Csr, Dense, Rows
 from pril.core.scikit import validate_data
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError, shown
@@ -145,13 +145,6 @@ def _check_sparse(X: sparray) -> None:
             copy(X).check_format()  # of a copy: it may shorten the arrays
     except ValueError as error:
         raise InputError(f"X is damaged: {error}") from None
-
-
-def frozen(array: Array) -> Array:
-    """Return a read-only view, the only kind of array that compiled functions are given."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def n_rows(rows: Any) -> int:

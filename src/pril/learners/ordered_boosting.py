@@ -20,9 +20,8 @@ from pril.bases.classifier import (
     rows_to_rate,
 )
 from pril.bases.weights import class_weights, label_weights, read_weights
-from pril.core.arrays import Array
+from pril.core.arrays import Array, frozen
 from pril.core.coarsening import Coarsening
-from pril.core.rows import frozen
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import n_threads, private_state, unchanged_on_failure
 from pril.errors import InputError

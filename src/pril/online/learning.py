@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from pril.bases.classifier import OrdinalLearner, naming_rows
 from pril.bases.engine import Engine, MemoryType, RowsType
 from pril.bases.weights import class_weights, label_weights, read_weights
-from pril.core.arrays import Array, FeaturesLike, LabelsLike, Seed
+from pril.core.arrays import Array, FeaturesLike, LabelsLike, Seed, frozen
 from pril.core.docs import filled
 from pril.core.loop_types import Record
-from pril.core.rows import frozen, n_rows
+from pril.core.rows import n_rows
 from pril.core.scikit import Interval, StrOptions, fit_context
 from pril.core.threads import private_state, unchanged_on_failure
 from pril.errors import InputError

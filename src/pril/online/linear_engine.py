@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 
 from pril.core import loop_types as types
 from pril.core import rating
-from pril.core.arrays import Array, FeaturesLike
+from pril.core.arrays import Array, FeaturesLike, frozen
 from pril.core.rating import Ratings
-from pril.core.rows import frozen, not_finite_error, read_rows
+from pril.core.rows import not_finite_error, read_rows
 from pril.errors import FeatureRangeWarning, RowError
 from pril.labels import ranking
 from pril.links import LOGIT, Link

@@ -20,10 +20,9 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 
 from pril.bases.classifier import rows_to_rate
-from pril.core.arrays import Array
+from pril.core.arrays import Array, frozen
 from pril.core.loop_types import Dense
 from pril.core.registry import BY_COMMAND
-from pril.core.rows import frozen
 from pril.core.threads import unchanged_on_failure
 from pril.core.words import count
 from pril.errors import InputError, RowError, naming_file, shown

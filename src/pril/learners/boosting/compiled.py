@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pril.core.arrays import Array
-from pril.core.rows import frozen
+from pril.core.arrays import Array, frozen
 from pril.online.code_cache import alone, cached, part_of_loop
 
 compiled = cached(nogil=True, error_model="numpy")

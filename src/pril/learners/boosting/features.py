@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
-from pril.core.arrays import Array
-from pril.core.rows import TIMES, batches, frozen
+from pril.core.arrays import Array, frozen
+from pril.core.rows import TIMES, batches
 from pril.core.scikit import column_indices
 from pril.errors import InputError, InputTypeError, RowError, shown
 from pril.labels.ranking import columns_of, is_missing, plain

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pril.core.arrays import Array
+from pril.core.arrays import Array, frozen
 from pril.core.rating import MAX_SCORE, exp_of
-from pril.core.rows import batches, frozen
+from pril.core.rows import batches
 from pril.errors import MissingExtraError
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows, Labels

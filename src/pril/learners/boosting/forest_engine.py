@@ -13,10 +13,10 @@ from numpy.typing import DTypeLike
 from scipy.sparse import issparse
 
 from pril.bases.classifier import OrdinalLearner
-from pril.core.arrays import Array
+from pril.core.arrays import Array, frozen
 from pril.core.loop_types import Csr, Dense
 from pril.core.rating import Ratings
-from pril.core.rows import batches, check_cells, frozen, read_rows
+from pril.core.rows import batches, check_cells, read_rows
 from pril.core.scikit import validate_data
 from pril.core.threads import n_threads
 from pril.errors import InputError, InputTypeError, OverflowedError, RowError

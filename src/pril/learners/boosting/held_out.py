@@ -8,10 +8,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from pril.core.arrays import Array
+from pril.core.arrays import Array, frozen
 from pril.core.coarsening import Kinds
 from pril.core.rating import exp_of
-from pril.core.rows import frozen
 from pril.learners.boosting import compiled
 from pril.learners.boosting.compiled import LabelledRows, Labels
 from pril.likelihood.fitting import Fit, FitSettings, Fitting, Problem

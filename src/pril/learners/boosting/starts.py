@@ -15,10 +15,10 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import StandardScaler
 
-from pril.core.arrays import Array
+from pril.core.arrays import Array, frozen
 from pril.core.coarsening import Kinds
 from pril.core.rating import exp_of
-from pril.core.rows import batches, frozen
+from pril.core.rows import batches
 from pril.core.threads import with_one_blas_thread
 from pril.features import LandmarkFeatures
 from pril.learners.boosting import compiled
