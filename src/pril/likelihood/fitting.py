@@ -201,6 +201,16 @@ class Problem:
             found.append(np.concatenate([np.zeros(self.d), phi, theta]))
         return found
 
+    def start_near(self, x: Array, some: Problem) -> Array:
+        """Return where a search begins, given where it ended for some of the rows.
+
+        More rows say more of what hardly occurs: numbers that labels themselves show move as they
+        do in `starts`.
+        """
+        here, there = (each.mechanism.starts(each.rows.weights)[0] for each in (self, some))
+        w, phi, theta = self.split(x)
+        return np.concatenate([w, phi + here - there, theta])
+
     def fit(self, start: Maximum, max_iter: int, **more: Any) -> Maximum:
         """Find the maximum from a start."""
         unit = self.rows.moments.weight / max(self.rows.n_rows, 1)
@@ -498,11 +508,16 @@ class Fitting:
         whole = self.problem(self.rows, mechanism)
         if self.rows.n_rows <= MOST_COMPARED:
             return Fit(whole, maximum, self.scale, evidence, n_steps - maximum.n_iter)
+        x, some = maximum.x, self.problem(self.compared, mechanism)
         if self.rows.n_rows > NEARER * MOST_COMPARED:
-            nearer = self.problem(self.as_all(self.nearer), mechanism)
-            maximum = nearer.fit(Maximum(maximum.x), self.settings.max_iter, tolerance=ROUGH)
-            n_steps += maximum.n_iter
-        return Fit(whole, Maximum(maximum.x), self.scale, evidence, n_steps)
+            # Beside some rows, priors count too much. If these weigh as all do, noise counts too
+            # much, where a prior keeps the direction.
+            is_kept = isinstance(mechanism, Offsets) and mechanism.direction_rows > 1.0
+            near = self.problem(self.nearer if is_kept else self.as_all(self.nearer), mechanism)
+            start = Maximum(near.start_near(x, some))
+            maximum = near.fit(start, self.settings.max_iter, tolerance=ROUGH)
+            n_steps, x, some = n_steps + maximum.n_iter, maximum.x, near
+        return Fit(whole, Maximum(whole.start_near(x, some)), self.scale, evidence, n_steps)
 
     def resume(self, plain: dict[str, Any]) -> Fit:
         """Return what `Fit.to_plain` gave."""
