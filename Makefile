@@ -25,8 +25,7 @@ test-slow: .venv/installed
 
 # Networks, and kernels on a GPU if there is one. PyTorch is large, so it is not in .venv.
 TORCH ?= torch
-test-torch: .venv/installed
-	$(BIN)/python -m pip install --quiet --upgrade --target output/torch $(TORCH)
+test-torch: output/torch/installed
 	PYTHONPATH=output/torch $(BIN)/pytest tests/test_torch.py tests/test_fused.py
 
 # Kills, damage and odd files, in at most ten minutes; PRIL_ATTACK=0.1 runs a tenth of the cases.
@@ -100,6 +99,10 @@ clean:
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python -m pip install --quiet uv
 	.venv-demo/bin/uv pip install --quiet --python .venv-demo --editable '.[plot]'
+	touch $@
+
+output/torch/installed: .venv/installed
+	$(BIN)/python -m pip install --quiet --upgrade --target output/torch $(TORCH)
 	touch $@
 
 $(OLDEST)/installed: pyproject.toml

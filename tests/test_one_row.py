@@ -582,7 +582,7 @@ def test_random_operations_end_in_the_same_bits(model, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("model", LINEAR)
 def test_many_random_operations_end_in_the_same_bits(model, tmp_path):
-    operate(model(), 20_000, 2, tmp_path / "model.pril")
+    operate(model(), 10_000, 2, tmp_path / "model.pril")
 
 
 # --- What a row changes ---
