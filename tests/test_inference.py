@@ -594,6 +594,17 @@ def test_a_maximum_exists_or_separation_is_named(seed, link, n_words):
     assert grows[[int(name) for name in named]].all()
 
 
+@pytest.mark.parametrize("coarsening", ["auto", "offsets"])
+def test_one_of_two_classes_and_both_tell_nothing_apart(coarsening):
+    """Positive or unknown: weights could grow without bound, which no label speaks against."""
+    X, y = table()[0], np.tile([0, 1], 200)
+    model = OrderedLogit(alpha=0.0, coarsening=coarsening, classes=[0, 1])
+    model.fit(X, np.column_stack([y, np.ones(400, dtype=int)]))
+    assert not model.coef_.any()
+    with pytest.raises(ValueError, match="do not tell any two classes apart"):
+        infer(model)
+
+
 def test_classes_without_rows_are_named():
     X, y = table()
     plain, other = infer(fitted(X, y)), infer(fitted(X, 2 * y, classes=range(8)))

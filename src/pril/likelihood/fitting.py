@@ -354,9 +354,13 @@ class Fitting:
 
     @cached_property
     def asked(self) -> tuple[str, ...]:
-        """The mechanisms that are compared; one is that at random where nothing can be learned."""
-        narrow = Offsets(self.rows.kinds, 1.0).narrow
-        if self.settings.coarsening == "random" or not narrow.any():
+        """The mechanisms that are compared; one is that at random where nothing can be learned.
+
+        That is so without narrow ranges, and of two classes: a range has both.
+        """
+        kinds = self.rows.kinds
+        can_learn = Offsets(kinds, 1.0).narrow.any() and kinds.n_classes > 2
+        if self.settings.coarsening == "random" or not can_learn:
             return ("random",)
         return ("random", "offsets") if self.settings.coarsening == "auto" else ("offsets",)
 
