@@ -62,18 +62,62 @@ class Link(ABC):
 
     @abstractmethod
     def sides(self, t: Array) -> Sides:
-        """Return F and its density at some places, which may be infinite."""
+        """Return F and its density at some places.
+
+        Parameters
+        ----------
+        t : ndarray
+            Where; it may be infinite.
+
+        Returns
+        -------
+        sides : Sides
+            Each part has the shape of t.
+        """
 
     @abstractmethod
     def logs(self, t: Array) -> Logs:
-        """Return the logarithms."""
+        """Return the logarithms of F, 1 - F and the density.
+
+        Parameters
+        ----------
+        t : ndarray
+            Where; it may be infinite.
+
+        Returns
+        -------
+        logs : Logs
+            Each part has the shape of t.
+        """
 
     @abstractmethod
     def quantile(self, p: Array) -> Array:
-        """Return the inverse of F."""
+        """Return the inverse of F.
+
+        Parameters
+        ----------
+        p : ndarray
+            Probabilities.
+
+        Returns
+        -------
+        t : ndarray
+            Where F has these values.
+        """
 
     def log_between(self, low: Array, high: Array) -> Array:
-        """Return log(F(high) - F(low)), without a loss of digits in either tail."""
+        """Return log(F(high) - F(low)), without a loss of digits in either tail.
+
+        Parameters
+        ----------
+        low, high : ndarray
+            Where an interval begins and ends.
+
+        Returns
+        -------
+        logs : ndarray
+            Log-probabilities.
+        """
         below, above = self.logs(low), self.logs(high)
         is_left = high < -low
         near, far = (
@@ -85,7 +129,20 @@ class Link(ABC):
         return np.where(np.isnan(between), -np.inf, between)
 
     def likeliest(self, scores: Array, cut: Array) -> Array:
-        """Return the most probable class for a column of scores, given thresholds in full."""
+        """Return the most probable class for each score.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, 1)
+            Scores.
+        cut : ndarray of shape (n_classes + 1,)
+            Thresholds, between minus infinity and infinity.
+
+        Returns
+        -------
+        ranks : ndarray of shape (n_samples,)
+            From 0 for the lowest class.
+        """
         away = self.quantile(np.array(0.5)) - scores  # its median is where the score is
         return self.log_between(cut[:-1] + away, cut[1:] + away).argmax(axis=1)
 
