@@ -89,6 +89,7 @@ TESTS = {
     "onnx": "onnx",
     "river": "river",
     "rules": "rules",
+    "links": "likelihood logistic onnx",
 }
 
 
