@@ -62,7 +62,7 @@ TESTS = {
     "paper/datasets": "datasets",
     "io/schema": "io ordered_boosting",
     "io": "io notes label_kinds",
-    "inference": "inference",
+    "inference": "inference scale",
     "likelihood/errors": "inference",
     "likelihood/by_row": "coarsening_by_row likelihood coarsening",
     "likelihood": "likelihood inference coarsening ordered_logit",

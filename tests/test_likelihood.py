@@ -169,6 +169,15 @@ def test_the_log_likelihood_is_that_of_what_is_predicted(link, labels):
     assert model.loglik_ == pytest.approx(predicted, abs=1e-6)
 
 
+def test_classes_that_no_label_tells_apart_share_a_row_at_the_means_evenly():
+    X, y = table()
+    X[:, 0] += 4.0
+    ends = np.array([[0, 0], [1, 2], [1, 2], [3, 3]])[y]
+    model = OrderedLogit(alpha=0.0, coarsening="random", offset=0).fit(X, ends)
+    _, first, second, _ = model.predict_proba(X.mean(axis=0, keepdims=True))[0]
+    assert first == pytest.approx(second, rel=1e-9)
+
+
 # --- A mechanism that is learned -----------------------------------------------------------------
 
 
