@@ -100,8 +100,8 @@ class OrderedBoosting(ProbabilityMixin, ThresholdMixin, OrdinalLearner):
         What is assumed about ranges beyond what exact labels show. "random": each class of a
         range is given that range equally often. "offsets": raters add classes below and above the
         true one in the same way at every class, as in "3 or 4"; the shares are learned, so that no
-        label needs to be exact. "auto": what has the larger marginal likelihood of the labels,
-        given held-out scores.
+        label needs to be exact. "auto": what is likelier given the labels and held-out
+        scores; beforehand, "offsets" is ten times as likely.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which features are categorical: columns of a DataFrame that have strings or a categorical
         dtype ("from_dtype"), or a mask, indices or names of features; None: no feature. Categories

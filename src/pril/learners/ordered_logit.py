@@ -105,10 +105,11 @@ class OrderedLogit(LinearMixin, ProbabilityMixin, ThresholdMixin, OnlineClassifi
         What is assumed about ranges beyond what exact labels show. "random": each class of a range
         is given it equally often. "offsets": raters shade alike at every class, so that a range of
         up to three classes begins and ends that many classes below and above the true one with
-        probabilities that all classes share; wider ranges are at random. "auto": what has the
-        larger marginal likelihood of the labels. Where there are as many exact labels as cells of
-        the table P(label | class), the table is freed, if that makes labels more likely. A stream
-        judges by each row before it is learned; after `fit`, it goes on with what `fit` chose.
+        probabilities that all classes share; wider ranges are at random. "auto": what is
+        likelier given the labels; beforehand, "offsets" is ten times as likely. Where there are as
+        many exact labels as cells of the table P(label | class), the table is freed, if that makes
+        labels more likely. A stream judges by each row before it is learned; after `fit`, it goes
+        on with what `fit` chose.
     decision : {"median", "mode"}, default="median"
         Which class to predict: the median class, which has the lowest expected absolute error, or
         the most probable class.

@@ -1,8 +1,8 @@
 """Fit labels that are ranges: which mechanism made them, then the maximum with it.
 
-The mechanism with the largest marginal likelihood of the labels is chosen (Laplace, 1774), from the
-same second derivatives that give the covariance. With many rows, the choice looks at some of them,
-and the maximum at all.
+The mechanism that is likeliest given the labels is chosen: by their marginal likelihood (Laplace,
+1774), from the same second derivatives that give the covariance, and by the odds beforehand. With
+many rows, the choice looks at some of them, and the maximum at all.
 """
 
 from __future__ import annotations

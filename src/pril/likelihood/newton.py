@@ -62,8 +62,8 @@ def climb(
     """Find a maximum. `look_at` returns None where there is no value.
 
     `unit` is the weight of a row, where rows weigh little. The last step would gain less than
-    `tolerance`. A search that leads to a `known` maximum ends there. `watch` is told
-    where the search is after each step: one that starts there gives the same bits.
+    `tolerance`. A search that leads to a `known` maximum ends there. `watch` is told where the
+    search is after each step: one that starts there gives the same bits.
     """
     x, here, n_before, damping, _ = start
     here = look_at(x) if here is None else here
